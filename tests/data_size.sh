@@ -15,7 +15,7 @@ if [ ! -f "$library" ]; then
     echo "data_size: skipped, no shared library in this build"
     exit 77
 fi
-bytes=$("$SIZE" "$library" | awk 'NR == 2 { print $2 + $3 }')
+bytes=$($SIZE "$library" | awk 'NR == 2 { print $2 + $3 }')
 case $bytes in
 '' | *[!0-9]*)
     echo "data_size: cannot read the sizes of $library"

@@ -96,7 +96,7 @@ major=$(sed -n 's/^#define __GNUC__ //p' <<< "$macros")
 
 $CC -std=gnu11 -O2 -fno-pie -fcf-protection=none -DSLATE_STATIC -I"$top_srcdir/include" \
     -c "$top_srcdir/tests/golden/fastpath.c" -o "$work/fastpath.o" || exit 1
-"$OBJDUMP" -dr --no-show-raw-insn "$work/fastpath.o" > "$work/listing" || exit 1
+$OBJDUMP -dr --no-show-raw-insn "$work/fastpath.o" > "$work/listing" || exit 1
 
 status=0
 count alloc48 "from the list" 1 7

@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 
 # symbols ARCHIVE: "FILE KIND NAME" for each symbol, FILE without its suffix and the prefix that automake gives.
 symbols() {
-    "$NM" -A "$1" 2>/dev/null | sed -n 's/^[^:]*:\([^:]*\)\.o:[0-9a-f ]* \([A-Za-z]\) \(.*\)$/\1 \2 \3/p' |
+    $NM -A "$1" 2>/dev/null | sed -n 's/^[^:]*:\([^:]*\)\.o:[0-9a-f ]* \([A-Za-z]\) \(.*\)$/\1 \2 \3/p' |
         sed 's/^[a-z_]*_la-//'
 }
 

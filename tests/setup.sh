@@ -24,14 +24,16 @@ plan() {
 }
 
 draw_bar() {
-    local width=24 filled text
-    filled=$((step_done * width / ${#plan_titles[@]}))
+    local width=24 total=${#plan_titles[@]} filled text
+    [ "$total" -gt "$step_done" ] || total=$((step_done + 1))
+    filled=$((step_done * width / total))
     printf -v text '%*s' "$filled" ''
     printf -v text '%-*s' "$width" "${text// /#}"
-    printf '\r\033[K[%s] %d/%d %s (%d s)' "${text// /-}" $((step_done + 1)) ${#plan_titles[@]} "$1" "$2"
+    printf '\r\033[K[%s] %d/%d %s (%d s)' "${text// /-}" $((step_done + 1)) "$total" "$1" "$2"
 }
 
-# step TITLE COMMAND...: runs the command with its output in a log; shows the log's tail if it fails.
+# step TITLE COMMAND...: runs the command with its output in a log; shows the last `tail_lines` of it if it fails.
+tail_lines=40
 step() {
     local title=$1 log started=$SECONDS status=0
     shift
@@ -56,11 +58,12 @@ step() {
         *) printf 'FAILED (%d s)\n' $((SECONDS - started)) ;;
         esac
     fi
+    # shellcheck disable=SC2034 # .ci/run looks into it
     step_log=$log
     step_done=$((step_done + 1))
-    if [ $status != 0 ] && [ $status != 77 ]; then
+    if [ $status != 0 ] && [ $status != 77 ] && [ $tail_lines != 0 ]; then
         echo "slate: $title failed; the end of ${log#"$top"/}:" >&2
-        tail -n 40 "$log" >&2
+        tail -n $tail_lines "$log" >&2
     fi
     return $status
 }
@@ -96,7 +99,7 @@ need_command() {
 # need_header HEADER PACKAGE
 need_header() {
     local folder
-    for folder in ${CPATH//:/ } /usr/local/include /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
+    for folder in ${CPATH:+${CPATH//:/ }} /usr/local/include /usr/include "/usr/include/$(uname -m)-linux-gnu"; do
         [ -e "$folder/$1" ] && return
     done
     missing "$1" "$2"

@@ -24,7 +24,7 @@ mapped() {
 
 # exported FILE: what the dynamic symbol table defines, without the version nodes.
 exported() {
-    "$NM" -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u
+    $NM -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u
 }
 
 # same NAME NAME: fails unless the two lists are equal and not empty.
