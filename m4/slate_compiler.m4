@@ -17,8 +17,8 @@ AC_DEFUN([SLATE_TRY_CFLAG], [
 ])
 
 # SLATE_CHECK_TLS
-# The way to a thread's arena is one thread-local pointer in the initial-exec model: without it each allocation
-# would call __tls_get_addr, which may itself allocate.
+# The way to a thread's arena is one thread-local pointer in the initial-exec model: without it each
+# allocation would call __tls_get_addr, which may itself allocate.
 AC_DEFUN([SLATE_CHECK_TLS], [
   AC_CACHE_CHECK([for thread-local variables in the initial-exec model], [slate_cv_tls], [
     AC_LINK_IFELSE(
@@ -55,8 +55,8 @@ AC_DEFUN([SLATE_CHECK_ATOMICS], [
 ])
 
 # SLATE_WARNINGS
-# WARNING_CFLAGS: the warnings that slate is free of, and -Werror with --enable-werror. They are no part of CFLAGS, so
-# that configure's own checks do not fail by them.
+# WARNING_CFLAGS: the warnings that slate is free of, and -Werror with --enable-werror. They are no
+# part of CFLAGS, so that configure's own checks do not fail by them.
 AC_DEFUN([SLATE_WARNINGS], [
   AC_ARG_ENABLE([werror],
     [AS_HELP_STRING([--enable-werror], [make warnings errors])],
@@ -67,7 +67,8 @@ AC_DEFUN([SLATE_WARNINGS], [
 ])
 
 # SLATE_SANITIZER
-# SANITIZER_CFLAGS for --enable-sanitizer=address (with the checks for undefined behaviour) or thread.
+# SANITIZER_CFLAGS for --enable-sanitizer=address (with the checks for undefined behaviour) or
+# thread.
 AC_DEFUN([SLATE_SANITIZER], [
   AC_ARG_ENABLE([sanitizer],
     [AS_HELP_STRING([--enable-sanitizer=KIND],

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 
 # SLATE_CHECK_HOST
-# Stops unless the host is 64-bit Linux: the reservation needs the address space, and the page policies are Linux's.
+# Stops unless the host is 64-bit Linux: the reservation needs the address space, and the page
+# policies are Linux's.
 AC_DEFUN([SLATE_CHECK_HOST], [
   AC_REQUIRE([AC_CANONICAL_HOST])
   AC_MSG_CHECKING([whether the host is 64-bit Linux])

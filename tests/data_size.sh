@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the library's own data stays small: 64 KiB zero-filled could not hold a huge page, nor slow a program's start.
+# Checks that the library's own data stays small: 64 KiB zero-filled could not hold a huge page, nor
+# slow a program's start.
 # SPDX-License-Identifier: MIT
 set -u
 export LC_ALL=C

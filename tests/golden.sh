@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Counts the instructions of the inline fast paths, from entry to ret, in what gcc -O2 makes of tests/golden/fastpath.c,
-# and compares them with the limits and, for the compiler they were taken with, with the golden counts.
-# `golden.sh --update` writes the golden file anew.
+# Counts the instructions of the inline fast paths, from entry to ret, in what gcc -O2 makes of
+# tests/golden/fastpath.c, and compares them with the limits and, for the compiler they were taken
+# with, with the golden counts. `golden.sh --update` writes the golden file anew.
 # SPDX-License-Identifier: MIT
 set -u
 export LC_ALL=C
@@ -15,8 +15,8 @@ skip() {
     exit 77
 }
 
-# paths FUNCTION: reads `objdump -dr` and prints, shortest first, how many instructions before ret each way through the
-# function takes that neither calls nor jumps out of it.
+# paths FUNCTION: reads `objdump -dr` and prints, shortest first, how many instructions before ret
+# each way through the function takes that neither calls nor jumps out of it.
 paths() {
     awk -v name="$1" '
         $2 == "<" name ">:" { inside = 1; next }
@@ -50,7 +50,8 @@ paths() {
         END { if (count) walk(1, 0) }' | sort -n
 }
 
-# count FUNCTION WAY WHICH LIMIT: WHICH is the number of the path, 1 for the shortest, $ for the longest.
+# count FUNCTION WAY WHICH LIMIT: WHICH is the number of the path, 1 for the shortest, $ for the
+# longest.
 count() {
     local instructions
     instructions=$(paths "$1" < "$work/listing" | sed -n "$3p")
@@ -61,7 +62,8 @@ count() {
     fi
 }
 
-# The walker itself, on a listing whose ways are known: 2 and 5 instructions, one call, one jump out of the function.
+# The walker itself, on a listing whose ways are known: 2 and 5 instructions, one call, one jump out
+# of the function.
 self_test() {
     local found
     found=$(paths sample << 'EOF' | tr '\n' ' '

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs slate into a folder and builds C99 and C++ programs against it with pkg-config, shared and static.
+# Installs slate into a folder and builds C99 and C++ programs against it with pkg-config, shared
+# and static.
 # SPDX-License-Identifier: MIT
 set -u
 export LC_ALL=C

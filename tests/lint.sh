@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks the rules that a compiler does not: layers of the library, what it may call, sizes of files, notices, paths.
-# Each rule is first tried on an example that breaks it, so that none passes because it looks at nothing.
+# Checks the rules that a compiler does not: layers of the library, what it may call, sizes of
+# files, notices, paths. Each rule is first tried on an example that breaks it, so that none passes
+# because it looks at nothing.
 # SPDX-License-Identifier: MIT
 set -u
 export LC_ALL=C
@@ -9,9 +10,10 @@ export LC_ALL=C
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 
-# ---- rules on objects: each takes a static library ------------------------------------------------------------------
+# ---- rules on objects: each takes a static library -----------------------------------------------
 
-# symbols ARCHIVE: "FILE KIND NAME" for each symbol, FILE without its suffix and the prefix that automake gives.
+# symbols ARCHIVE: "FILE KIND NAME" for each symbol, FILE without its suffix and the prefix that
+# automake gives.
 symbols() {
     $NM -A "$1" 2>/dev/null | sed -n 's/^[^:]*:\([^:]*\)\.o:[0-9a-f ]* \([A-Za-z]\) \(.*\)$/\1 \2 \3/p' |
         sed 's/^[a-z_]*_la-//'
@@ -65,7 +67,8 @@ rule_environment() {
         END { exit bad }'
 }
 
-# The library takes nothing of libc but this: nothing that allocates, prints through stdio or ends the process.
+# The library takes nothing of libc but this: nothing that allocates, prints through stdio or ends
+# the process.
 rule_libc() {
     symbols "$1" | awk -v allowed="
         __errno_location memcpy memmove memset memcmp strlen strcmp strncmp strchr
@@ -79,7 +82,7 @@ rule_libc() {
         END { exit bad }'
 }
 
-# ---- rules on sources: each takes a folder and reads the names of files in it ---------------------------------------
+# ---- rules on sources: each takes a folder and reads the names of files in it --------------------
 
 rule_length() {
     local folder=$1 bad=0 file lines
@@ -141,7 +144,7 @@ rule_top() {
     return $bad
 }
 
-# ---- each rule must fail on a bad example and pass on a good one ----------------------------------------------------
+# ---- each rule must fail on a bad example and pass on a good one ---------------------------------
 
 status=0
 
@@ -200,7 +203,7 @@ self_test() {
     done
 }
 
-# ---- the tree itself ------------------------------------------------------------------------------------------------
+# ---- the tree itself -----------------------------------------------------------------------------
 
 # check NAME RULE...: runs the rule on the tree.
 check() {
@@ -230,7 +233,8 @@ else
     check libc rule_libc "$library"
 fi
 
-# A clone is judged by what git tracks; a tarball, where configure and its like lie about, by the folders of sources.
+# A clone is judged by what git tracks; a tarball, where configure and its like lie about, by the
+# folders of sources.
 if (cd "$top_srcdir" && [ "$(git rev-parse --show-toplevel 2>/dev/null)" = "$(pwd -P)" ]); then
     (cd "$top_srcdir" && git ls-files) | while read -r file; do
         [ -f "$top_srcdir/$file" ] && echo "$file"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# The part that tests/run, bench/run and .ci/run share: installs what is missing, bootstraps, configures and builds.
-# To be sourced; `top` is the top of the tree then, `build` the build directory.
+# The part that tests/run, bench/run and .ci/run share: installs what is missing, bootstraps,
+# configures and builds. To be sourced; `top` is the top of the tree then, `build` the build
+# directory.
 # SPDX-License-Identifier: MIT
 export LC_ALL=C DEBIAN_FRONTEND=noninteractive
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P) || exit 1
@@ -10,7 +11,7 @@ build=$top/build
 [ -f "$top/config.status" ] && build=$top
 jobs=$(nproc)
 
-# ---- progress: a bar on a terminal, a line a step elsewhere ---------------------------------------------------------
+# ---- progress: a bar on a terminal, a line a step elsewhere --------------------------------------
 
 plan_titles=()
 plan_commands=()
@@ -32,7 +33,8 @@ draw_bar() {
     printf '\r\033[K[%s] %d/%d %s (%d s)' "${text// /-}" $((step_done + 1)) "$total" "$1" "$2"
 }
 
-# step TITLE COMMAND...: runs the command with its output in a log; shows the last `tail_lines` of it if it fails.
+# step TITLE COMMAND...: runs the command with its output in a log; shows the last `tail_lines` of
+# it if it fails.
 tail_lines=40
 step() {
     local title=$1 log started=$SECONDS status=0
@@ -81,7 +83,7 @@ run_plan() {
 
 trap '[ -z "$step_process" ] || kill "$step_process" 2>/dev/null; exit 130' INT TERM
 
-# ---- what is missing ------------------------------------------------------------------------------------------------
+# ---- what is missing -----------------------------------------------------------------------------
 
 missing_names=()
 missing_packages=()
@@ -159,13 +161,15 @@ may_install() {
 }
 
 apt_install() {
-    # A source that cannot be reached may not matter: whether the packages can be had is what counts.
+    # A source that cannot be reached may not matter: whether the packages can be had is what
+    # counts.
     "${as_root[@]}" apt-get update -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 || true
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
         -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "${missing_packages[@]}"
 }
 
-# install_missing WHAT FUNCTION...: installs what the functions find missing, or names it and stops with exit 1.
+# install_missing WHAT FUNCTION...: installs what the functions find missing, or names it and stops
+# with exit 1.
 install_missing() {
     local what=$1 need
     shift
@@ -190,7 +194,7 @@ install_missing() {
     fi
 }
 
-# ---- bootstrap, configure, make: what is done already is not done again ---------------------------------------------
+# ---- bootstrap, configure, make: what is done already is not done again --------------------------
 
 # newer FILE THAN...: whether one of the files is newer than FILE, or FILE is not there.
 newer() {
@@ -242,14 +246,14 @@ set_up() {
     run_plan
 }
 
-# ---- counting -------------------------------------------------------------------------------------------------------
+# ---- counting ------------------------------------------------------------------------------------
 
 passed=0
 failed=0
 skipped=0
 
-# count_results DIRECTORY: adds up what the tests below the build DIRECTORY came to: each test of a program that uses
-# Check, and each other program or script as one.
+# count_results DIRECTORY: adds up what the tests below the build DIRECTORY came to: each test of a
+# program that uses Check, and each other program or script as one.
 count_results() {
     local result counts
     counts=$(find "$1/tests" -name '*.trs' | sort | while read -r result; do

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds slate in another way, in a directory of its own below the build directory, and runs the test programs there.
-# Called by make check-NAME; NAME is asan, tsan, valgrind, clang or warnings. Exit 77: skipped, with the reason.
+# Builds slate in another way, in a directory of its own below the build directory, and runs the
+# test programs there. Called by make check-NAME; NAME is asan, tsan, valgrind, clang or warnings.
+# Exit 77: skipped, with the reason.
 # SPDX-License-Identifier: MIT
 set -eu
 export LC_ALL=C
@@ -17,8 +18,8 @@ need() {
     command -v "$1" >/dev/null || skip "$1 is missing (Debian: $2)"
 }
 
-# build DIRECTORY TARGET... -- CONFIGURE-ARGUMENT...: configures DIRECTORY if that was not done with these arguments,
-# and makes the targets.
+# build DIRECTORY TARGET... -- CONFIGURE-ARGUMENT...: configures DIRECTORY if that was not done with
+# these arguments, and makes the targets.
 build() {
     local directory=$1 source=$top_srcdir
     shift
@@ -30,7 +31,8 @@ build() {
     shift
     mkdir -p "$directory"
     if [ -f "$top_srcdir/config.status" ]; then
-        # A tree that is configured itself cannot be built from elsewhere as well: build a copy of what is distributed.
+        # A tree that is configured itself cannot be built from elsewhere as well: build a copy of
+        # what is distributed.
         source=$PWD/$directory/source
         "$MAKE" -s distdir distdir="$directory/source"
         chmod -R u+w "$source"
@@ -46,7 +48,8 @@ build() {
     )
 }
 
-# An address space laid out at random can overlap what the sanitizer wants for itself; setarch -R turns that off.
+# An address space laid out at random can overlap what the sanitizer wants for itself; setarch -R
+# turns that off.
 tsan_launcher() {
     local work status=0
     work=$(mktemp -d)
