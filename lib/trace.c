@@ -1,4 +1,5 @@
-/* trace.c - reads recorded allocation traces (SLT1 files): unpacks, decodes, and rejects what is malformed.
+/* trace.c - reads recorded allocation traces (SLT1 files): unpacks, decodes, and rejects what is
+ * malformed.
  *
  * SPDX-License-Identifier: MIT
  */
@@ -18,7 +19,8 @@ enum {
     INPUT_BYTES = 128 << 10,
     OUTPUT_BYTES = 512 << 10,
     VARINT_BYTES_MAX = 10,
-    RECORD_BYTES_MAX = 1 + 2 * (VARINT_BYTES_MAX + 1), /* longer than any record but a mark's text */
+    RECORD_BYTES_MAX =
+        1 + 2 * (VARINT_BYTES_MAX + 1), /* longer than any record but a mark's text */
     TEXT_BYTES_MAX = 1 << 20,
     WINDOW_LOG_MAX = 31
 };
@@ -81,7 +83,8 @@ static ssize_t read_some(int file, void *into, size_t length)
     return got;
 }
 
-/* Unpacks some more behind what is left.  Returns 0 (input_ended may be set), or -1 after an error. */
+/* Unpacks some more behind what is left.  Returns 0 (input_ended may be set), or -1 after an error.
+ */
 static int unpack(struct slate_trace_reader *reader)
 {
     size_t left = (size_t)(reader->end - reader->at);
@@ -111,7 +114,8 @@ static int unpack(struct slate_trace_reader *reader)
     return 0;
 }
 
-/* Sees to it that `length` bytes can be read.  Returns 1; 0 when the stream ends before; -1 after an error. */
+/* Sees to it that `length` bytes can be read.  Returns 1; 0 when the stream ends before; -1 after
+ * an error. */
 static int have(struct slate_trace_reader *reader, size_t length)
 {
     while ((size_t)(reader->end - reader->at) < length) {
@@ -250,7 +254,8 @@ static int read_end(struct slate_trace_reader *reader)
     return 0;
 }
 
-/* Reads the fields behind `tag`.  Returns 1, 0 at the end or where the stream was cut, -1 after an error. */
+/* Reads the fields behind `tag`.  Returns 1, 0 at the end or where the stream was cut, -1 after an
+ * error. */
 static inline int read_fields(struct slate_trace_reader *reader, unsigned tag,
                               struct slate_trace_record *record)
 {
@@ -367,25 +372,13 @@ int slate_trace_open(struct slate_trace_reader **result, const char *path)
     return open_stream(reader);
 }
 
-bool slate_trace_cut_short(const struct slate_trace_reader *reader)
-{
-    return reader->cut_short;
-}
+bool slate_trace_cut_short(const struct slate_trace_reader *reader) { return reader->cut_short; }
 
-const char *slate_trace_path(const struct slate_trace_reader *reader)
-{
-    return reader->path;
-}
+const char *slate_trace_path(const struct slate_trace_reader *reader) { return reader->path; }
 
-uint64_t slate_trace_records(const struct slate_trace_reader *reader)
-{
-    return reader->records;
-}
+uint64_t slate_trace_records(const struct slate_trace_reader *reader) { return reader->records; }
 
-uint64_t slate_trace_objects(const struct slate_trace_reader *reader)
-{
-    return reader->objects;
-}
+uint64_t slate_trace_objects(const struct slate_trace_reader *reader) { return reader->objects; }
 
 uint64_t slate_trace_raw_bytes(const struct slate_trace_reader *reader)
 {

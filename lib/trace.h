@@ -1,4 +1,5 @@
-/* trace.h - reading of recorded allocation traces (SLT1 files), for programs; libslate itself does not use it.
+/* trace.h - reading of recorded allocation traces (SLT1 files), for programs; libslate itself does
+ * not use it.
  *
  * SPDX-License-Identifier: MIT
  *
@@ -45,20 +46,22 @@ struct slate_trace_record {
 
 struct slate_trace_reader;
 
-/* Opens the trace at `path`.  The caller ends the reader with slate_trace_close whatever the result.
- * Returns 0; or -1: slate_trace_message says why (also for a NULL reader, when memory ran out). */
+/* Opens the trace at `path`.  The caller ends the reader with slate_trace_close whatever the
+ * result. Returns 0; or -1: slate_trace_message says why (also for a NULL reader, when memory ran
+ * out). */
 int slate_trace_open(struct slate_trace_reader **reader, const char *path);
 
 /* Reads the next record; the end-of-trace record is not given.
- * Returns 1 and fills `record`; 0 at the end of the trace; -1 for a malformed one, and then slate_trace_message says
- * what is wrong, with file name and record number. */
+ * Returns 1 and fills `record`; 0 at the end of the trace; -1 for a malformed one, and then
+ * slate_trace_message says what is wrong, with file name and record number. */
 int slate_trace_next(struct slate_trace_reader *reader, struct slate_trace_record *record);
 
-/* Whether the trace ended without its end-of-trace record (its process was killed); known when slate_trace_next has
- * returned 0.  All that was read of it is good. */
+/* Whether the trace ended without its end-of-trace record (its process was killed); known when
+ * slate_trace_next has returned 0.  All that was read of it is good. */
 bool slate_trace_cut_short(const struct slate_trace_reader *reader);
 
-/* The reader's path, the number of records and of objects read so far, bytes of records unpacked so far. */
+/* The reader's path, the number of records and of objects read so far, bytes of records unpacked so
+ * far. */
 const char *slate_trace_path(const struct slate_trace_reader *reader);
 uint64_t slate_trace_records(const struct slate_trace_reader *reader);
 uint64_t slate_trace_objects(const struct slate_trace_reader *reader);
