@@ -1,0 +1,254 @@
+/* slate/inline.h - the inline fast paths, and the frozen front part of a thread arena that they
+ * work on.
+ *
+ * SPDX-License-Identifier: MIT
+ *
+ * Include <slate.h>, not this file.  The layout of the structs here is part of the binary
+ * interface: programs have it compiled in.  Names that end in an underscore are for these inlines
+ * alone.
+ *
+ * Every function exists twice: inline, and as a real symbol with the same body in the library.
+ */
+#ifndef SLATE_INLINE_H
+#define SLATE_INLINE_H
+
+#include <slate/class.h>
+#include <slate/track.h>
+
+#define SLATE_LIKELY_(x) __builtin_expect(!!(x), 1)
+#define SLATE_UNLIKELY_(x) __builtin_expect(!!(x), 0)
+/* Not static: C99 forbids an inline function with external linkage to call a static one. */
+#define SLATE_TWIN_ extern inline __attribute__((gnu_inline, always_inline))
+
+/* A granule is 4 KiB: the unit in which the granule map counts. */
+#define SLATE_GRANULE_SHIFT_ 12
+
+/* A value of the granule map is the owning arena's number times 64 plus: 0 none or free, 1 + class,
+ * or one above the last class for large blocks.  So (value - tag) is the class for the arena's own
+ * small blocks and at least SLATE_CLASSES (unsigned) for everything else. */
+#define SLATE_MAP_SHIFT_ 6
+
+struct slate_block_ {
+    struct slate_block_ *next;
+};
+
+/* One size class of one arena, as far as the fast paths go.  Touched by the arena's owner alone.
+ *   size == slate_class_size_(index of the entry)
+ *   bit i of word set: word_base + i * size is a free place, not on the list */
+struct slate_entry_ {
+    struct slate_block_ *list; /* the newest free blocks, last in first out */
+    uint64_t word;             /* free places of the current unit */
+    char *word_base;           /* the place of bit 0 */
+    uint64_t size;             /* block size in bytes */
+};
+
+/* What stands behind an entry: as large as the entry, so that one address calculation serves both.
+ * Of it a push needs the room; the rest is the slow paths'. */
+struct slate_behind_ {
+    int32_t
+        room; /* pushes left before the next flush of the class, which makes it positive again */
+    uint32_t current;   /* the unit that word comes from, its first granule; 0 none */
+    uint32_t available; /* first of the list of units with free places; 0 none */
+    uint32_t next_word; /* index of the word to load after this one */
+    uint32_t fresh;     /* not 0: word's places were never used, so they are zero */
+    uint32_t units;     /* units the class holds */
+    uint32_t reserved[2];
+};
+
+/* The front part of a thread arena.  base, span, map and tag never change once the arena is
+ * claimed. */
+struct slate_arena_ {
+    uintptr_t base;      /* first byte of the reservation */
+    size_t span;         /* bytes of it that blocks come from; 0 in the empty arena */
+    const uint16_t *map; /* the granule map */
+    uint32_t tag;        /* the map's value of the arena's class 0 */
+    uint32_t number;     /* of the arena, from 0 */
+    struct slate_entry_ entry[SLATE_CLASSES];
+    struct slate_behind_ behind[SLATE_CLASSES];
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The calling thread's arena; an empty one, from which nothing can be had, before the first use.
+ * SLATE_STATIC, for programs that link libslate.a, saves the load of the variable's offset. */
+#ifdef SLATE_STATIC
+#define SLATE_TLS_ __attribute__((tls_model("local-exec")))
+#else
+#define SLATE_TLS_ __attribute__((tls_model("initial-exec")))
+#endif
+SLATE_API extern __thread struct slate_arena_ *slate_self_ SLATE_TLS_;
+
+SLATE_API void *slate_alloc_slow_(size_t size) __attribute__((malloc, alloc_size(1)));
+SLATE_API void *slate_zalloc_slow_(size_t size) __attribute__((malloc, alloc_size(1)));
+SLATE_API void *slate_realloc_slow_(void *block, size_t size) __attribute__((alloc_size(2)));
+SLATE_API void slate_free_slow_(void *block);
+SLATE_API void slate_flush_(uint64_t index);
+SLATE_API size_t slate_usable_size_slow_(const void *block);
+
+/* 16 bytes, moved or cleared at once; blocks are aligned to them. */
+typedef long long slate_line_ __attribute__((vector_size(16), may_alias));
+
+/* The empty asm keeps the compiler from making a call of memset or memcpy out of the loop: for at
+ * most 512 bytes the loop is faster. */
+/* The index of the lowest set bit; word is not 0.  The compiler's built-in clears the result first,
+ * to break a dependency that processors since 2015 do not have. */
+SLATE_TWIN_ uint64_t slate_lowest_(uint64_t word)
+{
+#if defined(__x86_64__)
+    uint64_t place;
+    __asm__("rep bsfq %1, %0" : "=r"(place) : "rm"(word) : "cc");
+    return place;
+#else
+    return (uint64_t)__builtin_ctzll(word);
+#endif
+}
+
+SLATE_TWIN_ void slate_clear_(void *block, size_t size)
+{
+    slate_line_ *line = (slate_line_ *)block;
+    slate_line_ *end = line + (size + 15) / 16;
+    const slate_line_ zero = {0, 0};
+    for (; line < end; line++) {
+        __asm__("" : "+r"(line));
+        *line = zero;
+    }
+}
+
+SLATE_TWIN_ void slate_copy_(void *to, const void *from, size_t size)
+{
+    slate_line_ *line = (slate_line_ *)to;
+    slate_line_ *end = line + (size + 15) / 16;
+    const slate_line_ *source = (const slate_line_ *)from;
+    for (; line < end; line++, source++) {
+        __asm__("" : "+r"(line));
+        *line = *source;
+    }
+}
+
+SLATE_TWIN_ void *slate_alloc_inline_(size_t size)
+{
+    if (SLATE_LIKELY_(size <= SLATE_CLASS_MAX)) {
+        struct slate_entry_ *entry = &slate_self_->entry[slate_class_of_(size)];
+        struct slate_block_ *block = entry->list;
+        if (SLATE_LIKELY_(block != NULL)) {
+            entry->list = block->next;
+            SLATE_TRACK_ALLOC_(block, entry->size);
+            return block;
+        }
+        uint64_t word = entry->word;
+        if (SLATE_LIKELY_(word != 0)) {
+            uint64_t place = slate_lowest_(word);
+            entry->word = word & ~(UINT64_C(1) << place);
+            char *fresh = entry->word_base + place * entry->size;
+            SLATE_TRACK_ALLOC_(fresh, entry->size);
+            return fresh;
+        }
+    }
+    return slate_alloc_slow_(size);
+}
+
+SLATE_TWIN_ void *slate_zalloc_inline_(size_t size)
+{
+    if (SLATE_UNLIKELY_(size > SLATE_STEP_MAX))
+        return slate_zalloc_slow_(size);
+    void *block = slate_alloc_inline_(size);
+    if (SLATE_LIKELY_(block != NULL))
+        slate_clear_(block, size);
+    return block;
+}
+
+/* Pushes a block of the arena's own class `index`. */
+SLATE_TWIN_ void slate_push_(struct slate_arena_ *arena, uint64_t index, void *block)
+{
+    struct slate_entry_ *entry = &arena->entry[index];
+    struct slate_block_ *first = (struct slate_block_ *)block;
+    first->next = entry->list;
+    entry->list = first;
+    SLATE_TRACK_FREE_(block, entry->size);
+    if (SLATE_UNLIKELY_(--arena->behind[index].room < 0))
+        slate_flush_(index);
+}
+
+SLATE_TWIN_ void slate_free_inline_(void *block)
+{
+    struct slate_arena_ *arena = slate_self_;
+    uintptr_t offset = (uintptr_t)block - arena->base;
+    if (SLATE_LIKELY_(offset < arena->span)) {
+        uint64_t index = (uint32_t)arena->map[offset >> SLATE_GRANULE_SHIFT_] - arena->tag;
+        if (SLATE_LIKELY_(index < SLATE_CLASSES)) {
+            slate_push_(arena, index, block);
+            return;
+        }
+    }
+    slate_free_slow_(block);
+}
+
+SLATE_TWIN_ void *slate_realloc_inline_(void *block, size_t size)
+{
+    struct slate_arena_ *arena = slate_self_;
+    uintptr_t offset = (uintptr_t)block - arena->base;
+    if (SLATE_LIKELY_(offset < arena->span)) {
+        uint64_t index = (uint32_t)arena->map[offset >> SLATE_GRANULE_SHIFT_] - arena->tag;
+        if (SLATE_LIKELY_(index < SLATE_STEP_CLASSES && size <= SLATE_STEP_MAX)) {
+            struct slate_entry_ *entry = &arena->entry[index];
+            size_t room = entry->size;
+            /* Shrinking to no less than half stays in place. */
+            if (size <= room && size * 2 >= room)
+                return block;
+            void *moved = slate_alloc_inline_(size);
+            if (SLATE_UNLIKELY_(moved == NULL))
+                return NULL;
+            slate_copy_(moved, block, size < room ? size : room);
+            slate_push_(arena, index, block);
+            return moved;
+        }
+    }
+    return slate_realloc_slow_(block, size);
+}
+
+SLATE_TWIN_ size_t slate_usable_size_inline_(const void *block)
+{
+    const struct slate_arena_ *arena = slate_self_;
+    uintptr_t offset = (uintptr_t)block - arena->base;
+    if (SLATE_LIKELY_(offset < arena->span)) {
+        uint32_t value = arena->map[offset >> SLATE_GRANULE_SHIFT_];
+        uint32_t index = (value & ((1u << SLATE_MAP_SHIFT_) - 1)) - 1;
+        if (SLATE_LIKELY_(index < SLATE_CLASSES))
+            return arena->entry[index].size;
+    }
+    return slate_usable_size_slow_(block);
+}
+
+#ifndef SLATE_NO_INLINE
+#define SLATE_INLINE_ extern inline __attribute__((gnu_inline))
+
+SLATE_INLINE_ void *slate_alloc(size_t size) { return slate_alloc_inline_(size); }
+
+SLATE_INLINE_ void *slate_zalloc(size_t size) { return slate_zalloc_inline_(size); }
+
+SLATE_INLINE_ void *slate_realloc(void *block, size_t size)
+{
+    return slate_realloc_inline_(block, size);
+}
+
+SLATE_INLINE_ void slate_free(void *block) { slate_free_inline_(block); }
+
+SLATE_INLINE_ void slate_free_sized(void *block, size_t size)
+{
+    (void)size;
+    slate_free_inline_(block);
+}
+
+SLATE_INLINE_ size_t slate_usable_size(const void *block)
+{
+    return slate_usable_size_inline_(block);
+}
+#endif
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,275 @@
+/* lib/api.c - the public functions: start-up, slow paths, and real symbols for the inline names.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "arena.h"
+#include "large.h"
+#include "os.h"
+#include "pool.h"
+#include "reserve.h"
+#include "slice.h"
+#include "stats.h"
+#include "tunables.h"
+
+/* ---- start-up */
+
+enum start { NOT_STARTED, STARTED, FAILED };
+
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Stored with release under start_lock once everything is set up; loaded with acquire in start. */
+static atomic_int start_state;
+
+static void before_fork(void)
+{
+    if (slatei_arena_owned())
+        slatei_slice_drain((struct slatei_arena *)(void *)slate_self_);
+    pthread_mutex_lock(&start_lock);
+    slatei_arena_before_fork();
+    slatei_large_lock();
+    slatei_pool_lock();
+}
+
+static void after_fork(bool child)
+{
+    slatei_pool_unlock();
+    slatei_large_unlock();
+    slatei_arena_after_fork(child);
+    pthread_mutex_unlock(&start_lock);
+}
+
+static void after_fork_in_parent(void) { after_fork(false); }
+
+static void after_fork_in_child(void) { after_fork(true); }
+
+static int set_up(void)
+{
+    slatei_tunables_start();
+    slatei_os_start();
+    if (slatei_reserve_start() != 0)
+        return FAILED;
+    slatei_pool_start();
+    slatei_slice_start();
+    if (slatei_arena_start(&slatei_slice_hooks) != 0)
+        return FAILED;
+    slatei_stats_start();
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return STARTED;
+}
+
+/* Once a process, at the first allocation.  False when there is no memory to be had at all. */
+static bool start(void)
+{
+    int state = atomic_load_explicit(&start_state, memory_order_acquire);
+    if (__builtin_expect(state == NOT_STARTED, 0)) {
+        int saved = errno;
+        pthread_mutex_lock(&start_lock);
+        state = atomic_load_explicit(&start_state, memory_order_relaxed);
+        if (state == NOT_STARTED) {
+            state = set_up();
+            atomic_store_explicit(&start_state, state, memory_order_release);
+        }
+        pthread_mutex_unlock(&start_lock);
+        errno = saved;
+    }
+    return state == STARTED;
+}
+
+bool slatei_started(void)
+{
+    return atomic_load_explicit(&start_state, memory_order_acquire) == STARTED;
+}
+
+int slate_tune(const char *name, const char *value)
+{
+    pthread_mutex_lock(&start_lock);
+    int error = EBUSY;
+    if (atomic_load_explicit(&start_state, memory_order_relaxed) == NOT_STARTED)
+        error = slatei_tunables_set(name, value);
+    pthread_mutex_unlock(&start_lock);
+    return error;
+}
+
+/* ---- slow paths */
+
+static void *out_of_memory(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *allocate(size_t size, bool *zero)
+{
+    if (!slatei_arena_owned() && !start())
+        return out_of_memory();
+    if (size > SLATE_CLASS_MAX) {
+        /* The owner's foreign frees must not wait for ever behind a program that only asks for
+         * large blocks. */
+        if (slatei_arena_owned())
+            slatei_slice_drain((struct slatei_arena *)(void *)slate_self_);
+        void *block = slatei_large_alloc(size, SLATEI_GRANULE, zero);
+        return block != NULL ? block : out_of_memory();
+    }
+    struct slatei_arena *arena = slatei_arena_enter();
+    if (arena == NULL)
+        return out_of_memory();
+    unsigned class_index = slate_class_of_(size);
+    void *block = slatei_slice_alloc_zero(arena, class_index, zero);
+    slatei_arena_leave(arena);
+    if (block == NULL)
+        return out_of_memory();
+    SLATE_TRACK_ALLOC_(block, slate_class_size_(class_index));
+    return block;
+}
+
+void *slate_alloc_slow_(size_t size)
+{
+    bool zero;
+    return allocate(size, &zero);
+}
+
+void *slate_zalloc_slow_(size_t size)
+{
+    bool zero;
+    void *block = allocate(size, &zero);
+    if (block != NULL && !zero)
+        memset(block, 0, size);
+    return block;
+}
+
+/* The class of a small block of any arena; SLATE_CLASSES or more for everything else. */
+static inline unsigned class_of_block(const void *block)
+{
+    if (!slatei_in_reserve(block))
+        return SLATE_CLASSES;
+    return (slatei_reserve.map[slatei_granule_of(block)] & SLATEI_MAP_MASK) -
+           (unsigned)SLATEI_MAP_CLASS;
+}
+
+/* One foreign free in so many looks whether the owner is parked: then nobody else will take its
+ * stack in. */
+#define ADOPT_SHIFT 7
+
+static void free_foreign(void *block)
+{
+    unsigned number = slatei_reserve.map[slatei_granule_of(block)] >> SLATE_MAP_SHIFT_;
+    struct slatei_arena *owner = slatei_arena_of(number);
+    slatei_arena_push_foreign(owner, block);
+    uint32_t mixed = (uint32_t)((uintptr_t)block >> 4) * UINT32_C(2654435761);
+    if (mixed >> (32 - ADOPT_SHIFT) == 0 && slatei_arena_adopt(owner))
+        slatei_arena_park(owner);
+}
+
+void slate_free_slow_(void *block)
+{
+    if (block == NULL || !slatei_started())
+        return;
+    unsigned class_index = class_of_block(block);
+    if (class_index < SLATE_CLASSES) {
+        SLATE_TRACK_FREE_(block, slate_class_size_(class_index));
+        free_foreign(block);
+    } else {
+        slatei_large_free(block);
+    }
+}
+
+void slate_flush_(uint64_t class_index)
+{
+    slatei_slice_flush((struct slatei_arena *)(void *)slate_self_, (unsigned)class_index);
+}
+
+size_t slate_usable_size_slow_(const void *block)
+{
+    if (block == NULL || !slatei_started())
+        return 0;
+    unsigned class_index = class_of_block(block);
+    return class_index < SLATE_CLASSES ? slate_class_size_(class_index)
+                                       : slatei_large_usable(block);
+}
+
+void *slate_realloc_slow_(void *block, size_t size)
+{
+    if (block == NULL)
+        return slate_alloc_inline_(size);
+    size_t room = slate_usable_size_slow_(block);
+    if (class_of_block(block) < SLATE_CLASSES) {
+        if (size <= room && size * 2 >= room)
+            return block;
+    } else if (size > SLATE_CLASS_MAX) {
+        if (slatei_large_resize(block, size))
+            return block;
+        void *moved = slatei_large_move(block, size);
+        if (moved != NULL)
+            return moved;
+    }
+    void *moved = slate_alloc_inline_(size);
+    if (moved == NULL)
+        return NULL;
+    memcpy(moved, block, size < room ? size : room);
+    slate_free_inline_(block);
+    return moved;
+}
+
+#define ALIGNMENT_MOST ((size_t)1 << 30)
+
+void *slate_aligned_alloc(size_t alignment, size_t size)
+{
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0 || alignment > ALIGNMENT_MOST) {
+        errno = EINVAL;
+        return NULL;
+    }
+    if (alignment <= 16)
+        return slate_alloc_inline_(size);
+    /* A unit begins at a granule, so blocks of a class whose size is a multiple of the alignment
+     * have it. */
+    if (alignment <= SLATEI_GRANULE && size <= SLATE_CLASS_MAX) {
+        size_t rounded = size == 0 ? alignment : slatei_round_up(size, alignment);
+        while (rounded <= SLATE_CLASS_MAX) {
+            size_t of_class = slate_class_size_(slate_class_of_(rounded));
+            if (of_class % alignment == 0)
+                return slate_alloc_inline_(rounded);
+            rounded = slatei_round_up(of_class + 1, alignment);
+        }
+    }
+    if (!start())
+        return out_of_memory();
+    void *block = slatei_large_alloc(size == 0 ? 1 : size, alignment, NULL);
+    return block != NULL ? block : out_of_memory();
+}
+
+size_t slate_purge(void)
+{
+    if (!slatei_started())
+        return 0;
+    if (slatei_arena_owned())
+        slatei_slice_flush_all((struct slatei_arena *)(void *)slate_self_);
+    for (size_t i = 0; i < slatei_reserve.arenas; i++) {
+        struct slatei_arena *arena = slatei_arena_at(i);
+        if (arena != NULL && slatei_arena_adopt(arena))
+            slatei_arena_park(arena);
+    }
+    return slatei_pool_purge();
+}
+
+/* ---- real symbols */
+
+void *slate_alloc(size_t size) { return slate_alloc_inline_(size); }
+
+void *slate_zalloc(size_t size) { return slate_zalloc_inline_(size); }
+
+void *slate_realloc(void *block, size_t size) { return slate_realloc_inline_(block, size); }
+
+void slate_free(void *block) { slate_free_inline_(block); }
+
+void slate_free_sized(void *block, size_t size)
+{
+    (void)size;
+    slate_free_inline_(block);
+}
+
+size_t slate_usable_size(const void *block) { return slate_usable_size_inline_(block); }
+
+const char *slate_version(void) { return SLATE_VERSION; }

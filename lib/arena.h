@@ -1,0 +1,89 @@
+/* lib/arena.h - thread arenas: whose they are, and blocks that other threads freed.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#ifndef SLATEI_ARENA_H
+#define SLATEI_ARENA_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "policy.h"
+#include "reserve.h"
+
+enum slatei_arena_state {
+    SLATEI_ARENA_NEW,      /* never used */
+    SLATEI_ARENA_CLAIMED,  /* somebody's */
+    SLATEI_ARENA_PARKED,   /* whole, waiting for the next owner */
+    SLATEI_ARENA_ORPHANED, /* after fork: of a thread that the child does not have; its records are
+                              to be rebuilt */
+};
+
+/* Everything but remote and state is touched by the owner alone: the thread whose slate_self_ it
+ * is, or for the last arena the holder of the shared arena's lock, or whoever holds state CLAIMED
+ * for a moment. */
+struct slatei_arena {
+    struct slate_arena_ front;
+    /* Stack of foreign frees.  Pushed with release by any thread; taken whole with acquire by the
+     * owner in slatei_arena_take_foreign. */
+    _Atomic(struct slate_block_ *) remote;
+    /* Claimed by compare-and-swap with acquire, which pairs with the release store of whoever
+     * parked it. */
+    atomic_int state;
+    uint32_t returns; /* chain of wholly free units to put back, through their records' next */
+    bool rebuilt;     /* it was an orphan once */
+    uint64_t slow, flushes, flushed, taken, returned; /* counts for slate_stats */
+    /* One a class; used when there are class slices. */
+    struct slatei_slice slices[SLATE_CLASSES];
+};
+
+_Static_assert(sizeof(struct slatei_arena) <= SLATEI_ARENA_STRIDE, "an arena fits its place");
+
+/* What happens to an arena's blocks is a higher level's business. */
+struct slatei_arena_hooks {
+    void (*fresh)(struct slatei_arena *arena);   /* used for the first time */
+    void (*park)(struct slatei_arena *arena);    /* its owner leaves */
+    void (*rebuild)(struct slatei_arena *arena); /* orphaned by fork, has a new owner */
+};
+
+/* Prepares for the first claim.  Called once, after the reservation is made.  Returns 0 or an error
+ * number. */
+int slatei_arena_start(const struct slatei_arena_hooks *hooks);
+
+/* True while the calling thread has an arena of its own in slate_self_. */
+static inline bool slatei_arena_owned(void) { return slate_self_->span != 0; }
+
+/* The arena to work on in a slow path: the thread's own, claimed at its first use; else the shared
+ * one, locked. NULL when the system gives no memory for one.  Ends with slatei_arena_leave. */
+struct slatei_arena *slatei_arena_enter(void);
+void slatei_arena_leave(struct slatei_arena *arena);
+
+/* The arena with that number; it exists once a granule map value names it. */
+struct slatei_arena *slatei_arena_of(unsigned number);
+/* For going over all arenas, numbers 0 to slatei_reserve.arenas - 1: the arena, or NULL if it was
+ * never used. */
+struct slatei_arena *slatei_arena_at(size_t number);
+
+/* Pushes a block of another arena onto its stack. */
+void slatei_arena_push_foreign(struct slatei_arena *owner, void *block);
+/* The stack of foreign frees, which is empty after. */
+static inline struct slate_block_ *slatei_arena_take_foreign(struct slatei_arena *arena)
+{
+    if (atomic_load_explicit(&arena->remote, memory_order_relaxed) == NULL)
+        return NULL;
+    return atomic_exchange_explicit(&arena->remote, NULL, memory_order_acquire);
+}
+
+/* Makes the calling thread the owner of a parked arena for a moment.  False if it is not parked
+ * (any more). */
+bool slatei_arena_adopt(struct slatei_arena *arena);
+void slatei_arena_park(struct slatei_arena *arena);
+
+/* Around fork: before it nothing may be half-done here, after it the child's other arenas are
+ * orphans. */
+void slatei_arena_before_fork(void);
+void slatei_arena_after_fork(bool child);
+
+#endif

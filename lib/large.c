@@ -1,0 +1,237 @@
+/* lib/large.c - large blocks: runs of the pool, and mappings of their own beyond it.
+ *
+ * SPDX-License-Identifier: MIT
+ */
+#include "large.h"
+
+#include <pthread.h>
+
+#include "os.h"
+#include "pool.h"
+#include "reserve.h"
+
+/* Blocks from this size on (bytes) begin at a huge page, and move by their page tables: for smaller
+ * ones copying is as fast, and moves would split huge pages. */
+#define MOVE_LEAST ((size_t)8 << 20)
+/* A block gives up its end when that is at least 1/8 of it or so many bytes. */
+#define SHRINK_LEAST ((size_t)2 << 20)
+
+/* ---- mappings of their own: a hash table with linear probing */
+
+struct mapping {
+    char *address; /* NULL: empty */
+    size_t size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* All guarded by lock.  used * 2 <= slots; slots is 0 or a power of two. */
+static struct {
+    struct mapping *slot;
+    size_t slots;
+    size_t used;
+    size_t bytes;
+} table;
+
+static size_t home_of(const void *address)
+{
+    return (size_t)(((uintptr_t)address >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 20) &
+           (table.slots - 1);
+}
+
+static struct mapping *find(const void *address)
+{
+    if (table.slots == 0)
+        return NULL;
+    for (size_t i = home_of(address); table.slot[i].address != NULL;
+         i = (i + 1) & (table.slots - 1))
+        if (table.slot[i].address == address)
+            return &table.slot[i];
+    return NULL;
+}
+
+static void place(char *address, size_t size)
+{
+    size_t i = home_of(address);
+    while (table.slot[i].address != NULL)
+        i = (i + 1) & (table.slots - 1);
+    table.slot[i] = (struct mapping){address, size};
+}
+
+static bool make_room(void)
+{
+    if ((table.used + 1) * 2 <= table.slots)
+        return true;
+    size_t old_slots = table.slots;
+    struct mapping *old = table.slot;
+    size_t page = slatei_os_page_size();
+    size_t bytes = old_slots == 0 ? page : old_slots * sizeof *old * 2;
+    void *made;
+    if (slatei_os_map(bytes, page, &made) != 0)
+        return false;
+    table.slot = made;
+    table.slots = bytes / sizeof *old;
+    for (size_t i = 0; i < old_slots; i++)
+        if (old[i].address != NULL)
+            place(old[i].address, old[i].size);
+    if (old_slots != 0)
+        slatei_os_unmap(old, old_slots * sizeof *old);
+    return true;
+}
+
+static void forget(struct mapping *found)
+{
+    size_t mask = table.slots - 1;
+    size_t hole = (size_t)(found - table.slot);
+    table.used--;
+    table.bytes -= found->size;
+    /* Moves up what would not be found behind the hole. */
+    for (size_t i = (hole + 1) & mask; table.slot[i].address != NULL; i = (i + 1) & mask)
+        if (((i - home_of(table.slot[i].address)) & mask) >= ((i - hole) & mask)) {
+            table.slot[hole] = table.slot[i];
+            hole = i;
+        }
+    table.slot[hole].address = NULL;
+}
+
+static void *map_own(size_t size, size_t alignment)
+{
+    size_t page = slatei_os_page_size();
+    void *address;
+    if (slatei_os_map(size, alignment > page ? alignment : page, &address) != 0)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    bool room = make_room();
+    if (room) {
+        place(address, size);
+        table.used++;
+        table.bytes += size;
+    }
+    pthread_mutex_unlock(&lock);
+    if (room)
+        return address;
+    slatei_os_unmap(address, size);
+    return NULL;
+}
+
+static size_t own_size(const void *block)
+{
+    pthread_mutex_lock(&lock);
+    const struct mapping *found = find(block);
+    size_t size = found != NULL ? found->size : 0;
+    pthread_mutex_unlock(&lock);
+    return size;
+}
+
+static bool unmap_own(void *block)
+{
+    pthread_mutex_lock(&lock);
+    struct mapping *found = find(block);
+    size_t size = 0;
+    if (found != NULL) {
+        size = found->size;
+        forget(found);
+    }
+    pthread_mutex_unlock(&lock);
+    if (size != 0)
+        slatei_os_unmap(block, size);
+    return size != 0;
+}
+
+/* ---- blocks */
+
+static inline size_t granules_of(size_t size)
+{
+    return (size + SLATEI_GRANULE - 1) >> SLATE_GRANULE_SHIFT_;
+}
+
+static inline bool is_run(const void *block)
+{
+    return slatei_in_reserve(block) &&
+           slatei_reserve.map[slatei_granule_of(block)] == SLATEI_MAP_LARGE;
+}
+
+static inline size_t run_length(const void *block)
+{
+    return slatei_reserve.descriptor[slatei_granule_of(block)].large.length;
+}
+
+void *slatei_large_alloc(size_t size, size_t alignment, bool *zero)
+{
+    if (size > PTRDIFF_MAX - alignment - slatei_os_huge_page_size())
+        return NULL;
+    size_t huge = slatei_os_huge_page_size();
+    size_t run_alignment = size >= MOVE_LEAST && alignment < huge ? huge : alignment;
+    if (run_alignment < SLATEI_GRANULE)
+        run_alignment = SLATEI_GRANULE;
+    size_t granules = granules_of(size);
+    if (granules < slatei_reserve.pool_span >> SLATE_GRANULE_SHIFT_) {
+        size_t first = slatei_pool_take(granules, run_alignment >> SLATE_GRANULE_SHIFT_,
+                                        SLATEI_MAP_LARGE, zero);
+        if (first != 0)
+            return slatei_address_of(first);
+    }
+    if (zero != NULL)
+        *zero = true;
+    return map_own(slatei_round_up(size, slatei_os_page_size()), alignment);
+}
+
+size_t slatei_large_usable(const void *block)
+{
+    if (is_run(block))
+        return run_length(block) << SLATE_GRANULE_SHIFT_;
+    return slatei_in_reserve(block) ? 0 : own_size(block);
+}
+
+bool slatei_large_free(void *block)
+{
+    if (is_run(block)) {
+        slatei_pool_put(slatei_granule_of(block), run_length(block), false);
+        return true;
+    }
+    return !slatei_in_reserve(block) && unmap_own(block);
+}
+
+bool slatei_large_resize(void *block, size_t size)
+{
+    if (!is_run(block))
+        return size <= own_size(block) && size >= own_size(block) / 2;
+    size_t length = run_length(block), wanted = granules_of(size);
+    if (size > PTRDIFF_MAX || wanted >= slatei_reserve.pool_span >> SLATE_GRANULE_SHIFT_)
+        return false;
+    if (wanted < length && (length - wanted) * 8 < length &&
+        length - wanted < SHRINK_LEAST >> SLATE_GRANULE_SHIFT_)
+        return true;
+    return slatei_pool_resize(slatei_granule_of(block), length, wanted);
+}
+
+void *slatei_large_move(void *block, size_t size)
+{
+    size_t old = slatei_large_usable(block);
+    if (old < MOVE_LEAST || size < old)
+        return NULL;
+    void *moved = slatei_large_alloc(size, SLATEI_GRANULE, NULL);
+    if (moved == NULL)
+        return NULL;
+    if (slatei_os_move(block, moved, old) != 0) {
+        slatei_large_free(moved);
+        return NULL;
+    }
+    if (is_run(block))
+        slatei_pool_put(slatei_granule_of(block), run_length(block), true);
+    else
+        unmap_own(block);
+    return moved;
+}
+
+void slatei_large_count(size_t *bytes, size_t *blocks)
+{
+    pthread_mutex_lock(&lock);
+    *bytes = table.bytes;
+    *blocks = table.used;
+    pthread_mutex_unlock(&lock);
+}
+
+void slatei_large_lock(void) { pthread_mutex_lock(&lock); }
+
+void slatei_large_unlock(void) { pthread_mutex_unlock(&lock); }

@@ -1,0 +1,39 @@
+/* lib/large.h - blocks above the largest class.
+ *
+ * SPDX-License-Identifier: MIT
+ *
+ * A large block is a run of the pool; one that the pool has no room for is a mapping of its own,
+ * outside the reservation. All functions may be called from any thread.
+ */
+#ifndef SLATEI_LARGE_H
+#define SLATEI_LARGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A block of at least `size` bytes, which is above 0, aligned to `alignment` bytes, a power of two.
+ * `zero` (may be NULL) receives whether all of it is zero.  NULL when the system gives no memory.
+ */
+void *slatei_large_alloc(size_t size, size_t alignment, bool *zero);
+
+/* The block's size in whole granules; 0 if it is not a large block. */
+size_t slatei_large_usable(const void *block);
+
+/* Ends a block.  False if it is not a large block. */
+bool slatei_large_free(void *block);
+
+/* Makes the block at least `size` bytes long where it is.  False when that cannot be. */
+bool slatei_large_resize(void *block, size_t size);
+
+/* A block of at least `size` bytes that holds what `block` holds, moved by its page tables; `block`
+ * has ended then.  NULL when that cannot be or does not pay: then nothing has changed. */
+void *slatei_large_move(void *block, size_t size);
+
+/* Bytes in mappings of their own, and how many. */
+void slatei_large_count(size_t *bytes, size_t *blocks);
+
+/* Around fork. */
+void slatei_large_lock(void);
+void slatei_large_unlock(void);
+
+#endif

@@ -1,0 +1,47 @@
+/* lib/os.h - everything that slate asks of the kernel for memory.
+ *
+ * SPDX-License-Identifier: MIT
+ *
+ * Each function returns 0 or an error number, and leaves errno as it was.  Addresses and sizes are
+ * bytes; unless a comment says otherwise they are multiples of the page size.  All may be called
+ * from any thread.
+ */
+#ifndef SLATEI_OS_H
+#define SLATEI_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Asks the kernel for the sizes below; the first call has to be made before any other function is
+ * used, and is not thread-safe. */
+void slatei_os_start(void);
+
+size_t slatei_os_page_size(void);
+/* The size of a transparent huge page: 2 MiB where the kernel does not tell. */
+size_t slatei_os_huge_page_size(void);
+/* The limit of the address space (RLIMIT_AS); SIZE_MAX without one. */
+size_t slatei_os_address_limit(void);
+
+/* Takes `size` bytes of address space that cannot be used yet, at a multiple of `alignment` (a
+ * power of two). */
+int slatei_os_reserve(size_t size, size_t alignment, void **address);
+/* Takes `size` bytes of zeroed memory at a multiple of `alignment` (a power of two). */
+int slatei_os_map(size_t size, size_t alignment, void **address);
+/* Ends what slatei_os_reserve or slatei_os_map took, or a part of it. */
+int slatei_os_unmap(void *address, size_t size);
+/* Makes reserved memory usable; it is zero. */
+int slatei_os_commit(void *address, size_t size);
+/* Gives the pages back: the memory stays usable and is zero. */
+int slatei_os_discard(void *address, size_t size);
+/* Asks for huge pages, or for small ones only.  A kernel without huge pages is no error. */
+int slatei_os_advise_huge(void *address, size_t size, bool huge);
+/* Moves the pages of `from` to `to`, which is usable memory as well and whose own pages end; `from`
+ * stays usable and is zero.  The ranges do not overlap. */
+int slatei_os_move(void *from, void *to, size_t size);
+/* How many bytes of the range are in memory now. */
+int slatei_os_resident(const void *address, size_t size, size_t *resident);
+/* How many bytes of the mappings that begin in the range are on transparent huge pages now. */
+int slatei_os_huge_resident(const void *address, size_t size, size_t *huge);
+
+#endif

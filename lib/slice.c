@@ -1,0 +1,518 @@
+/* lib/slice.c - class slices, units and records: refill, flush.
+ *
+ * SPDX-License-Identifier: MIT
+ *
+ * A class of an arena takes one unit at a time, from its class slice or else from the pool.  A
+ * unit's free places are set bits in its record; the entry holds one word of them and a list of
+ * newer free blocks.  A unit is current    the word came from it; one a class at most available  on
+ * the class's list: at least `ready` places are free (or it is new) asleep     used up; it wakes
+ * when `asleep` more blocks have come back returned   wholly free, on the arena's way back to the
+ * pool Every free place of a unit is in exactly one of: its bits, the entry's word, the entry's
+ * list, the stack of foreign frees.
+ */
+#include "slice.h"
+
+#include "pool.h"
+#include "report.h"
+#include "tunables.h"
+
+enum slatei_unit_state { ASLEEP, AVAILABLE, CURRENT };
+
+/* Blocks of up to 1 KiB have units of at least 8 KiB: smaller ones are walked through too often. */
+#define SMALL_BLOCK 1024
+#define SMALL_UNIT 2
+#define UNIT_MOST 200 /* granules; unit_offset has a byte */
+/* A unit wastes at most 1/40 at its end, or holds at least 32 blocks. */
+#define WASTE 40
+#define BLOCKS 32
+/* A used-up unit is looked at again once 1/16 of it is free. */
+#define READY 16
+/* A flush comes every 512 pushes or 64 KiB, and keeps a quarter of that. */
+#define ROOM_BLOCKS 512
+#define ROOM_BYTES ((size_t)64 << 10)
+#define ROOM_LEAST 4
+/* The lowest of so many available units is taken next. */
+#define CHOICE 9
+/* One wholly free unit of at most this size (granules) stays with a class that has no other
+ * available. */
+#define SPARE 8
+#define PREFETCH 4
+
+struct slatei_class slatei_classes[SLATE_CLASSES];
+
+static inline struct slatei_descriptor *record(size_t granule)
+{
+    return &slatei_reserve.descriptor[granule];
+}
+
+/* The bits run on into the descriptors of the unit's other granules. */
+static inline uint64_t *bits_of(size_t unit)
+{
+    char *start = (char *)record(unit) + offsetof(struct slatei_descriptor, unit.bits);
+    return (uint64_t *)(void *)start;
+}
+
+const uint64_t *slatei_slice_bits(size_t unit) { return bits_of(unit); }
+
+static inline unsigned words_of(unsigned capacity) { return (capacity + 63) / 64; }
+
+static unsigned unit_granules(size_t size)
+{
+    unsigned granules = (unsigned)((size + SLATEI_GRANULE - 1) / SLATEI_GRANULE);
+    if (size <= SMALL_BLOCK && granules < SMALL_UNIT)
+        granules = SMALL_UNIT;
+    for (;; granules++) {
+        size_t bytes = granules * SLATEI_GRANULE;
+        if (bytes % size * WASTE <= bytes || bytes >= size * BLOCKS || granules == UNIT_MOST)
+            return granules;
+    }
+}
+
+void slatei_slice_start(void)
+{
+    for (unsigned i = 0; i < SLATE_CLASSES; i++) {
+        struct slatei_class *class = &slatei_classes[i];
+        size_t size = slate_class_size_(i);
+        class->granules = (uint16_t)unit_granules(size);
+        size_t capacity = class->granules * SLATEI_GRANULE / size;
+        size_t bits = (class->granules * sizeof(struct slatei_descriptor) -
+                       offsetof(struct slatei_descriptor, unit.bits)) *
+                      8;
+        bits &= ~(size_t)63;
+        class->capacity = (uint16_t)(capacity < bits ? capacity : bits);
+        class->ready = class->capacity / READY != 0 ? class->capacity / READY : 1;
+        class->reciprocal = (uint32_t)((UINT32_MAX + size) / size);
+        size_t room = ROOM_BYTES / size, keep = room / 4;
+        if (room > ROOM_BLOCKS)
+            room = ROOM_BLOCKS;
+        if (keep > ROOM_BLOCKS / 4)
+            keep = ROOM_BLOCKS / 4;
+        class->room = (int32_t)(room < ROOM_LEAST ? ROOM_LEAST : room);
+        class->keep = (uint16_t)(keep == 0 ? 1 : keep);
+        if (slatei_settings.order == SLATEI_LIFO)
+            class->room = INT32_MAX;
+    }
+}
+
+/* ---- lists of units */
+
+static void add_available(struct slate_behind_ *behind, uint32_t unit)
+{
+    struct slatei_descriptor *added = record(unit);
+    added->unit.state = AVAILABLE;
+    added->unit.previous = 0;
+    added->unit.next = behind->available;
+    if (behind->available != 0)
+        record(behind->available)->unit.previous = unit;
+    behind->available = unit;
+}
+
+static void remove_available(struct slate_behind_ *behind, uint32_t unit)
+{
+    struct slatei_descriptor *removed = record(unit);
+    if (removed->unit.previous != 0)
+        record(removed->unit.previous)->unit.next = removed->unit.next;
+    else
+        behind->available = removed->unit.next;
+    if (removed->unit.next != 0)
+        record(removed->unit.next)->unit.previous = removed->unit.previous;
+}
+
+static inline bool from_pool(uint32_t unit)
+{
+    return unit < slatei_reserve.pool_span >> SLATE_GRANULE_SHIFT_;
+}
+
+/* A wholly free unit goes back to the pool; in a class slice nobody else can use it, so it stays
+ * available. */
+static void return_unit(struct slatei_arena *arena, struct slate_behind_ *behind, uint32_t unit)
+{
+    if (from_pool(unit)) {
+        record(unit)->unit.next = arena->returns;
+        arena->returns = unit;
+    } else {
+        add_available(behind, unit);
+        record(unit)->unit.asleep = INT32_MAX;
+    }
+}
+
+/* All units that a flush found wholly free go back under one lock. */
+static void send_returns(struct slatei_arena *arena)
+{
+    uint32_t unit = arena->returns;
+    if (unit == 0)
+        return;
+    arena->returns = 0;
+    slatei_pool_lock();
+    while (unit != 0) {
+        uint32_t next = record(unit)->unit.next;
+        unsigned class_index = record(unit)->unit.class_index;
+        arena->front.behind[class_index].units--;
+        arena->returned++;
+        slatei_pool_put_locked(unit, slatei_classes[class_index].granules, false);
+        unit = next;
+    }
+    slatei_pool_unlock();
+}
+
+static unsigned count_free(size_t unit)
+{
+    unsigned count = 0;
+    const uint64_t *bits = bits_of(unit);
+    for (unsigned i = 0; i < words_of(record(unit)->unit.capacity); i++)
+        count += (unsigned)__builtin_popcountll(bits[i]);
+    return count;
+}
+
+/* ---- new units */
+
+static uint32_t carve(struct slatei_arena *arena, unsigned class_index, unsigned granules)
+{
+    struct slatei_slice *slice = &arena->slices[class_index];
+    size_t top = slice->top + granules * SLATEI_GRANULE;
+    if (top > slice->span || (top > slice->limit && slatei_policy_raise(slice, top) != 0))
+        return 0;
+    uint32_t unit = (uint32_t)slatei_granule_of(slice->base + slice->top);
+    slice->top = top;
+    uint16_t value = (uint16_t)(arena->front.tag + class_index);
+    for (unsigned i = 0; i < granules; i++)
+        slatei_reserve.map[unit + i] = value;
+    return unit;
+}
+
+static bool new_unit(struct slatei_arena *arena, unsigned class_index)
+{
+    struct slate_behind_ *behind = &arena->front.behind[class_index];
+    const struct slatei_class *class = &slatei_classes[class_index];
+    /* What lies above an orphan's bump pointer may have been written to all the same. */
+    bool zero = !arena->rebuilt;
+    uint32_t unit = 0;
+    if (slatei_reserve.slice_span != 0)
+        unit = carve(arena, class_index, class->granules);
+    /* A full slice is no reason to fail. */
+    if (unit == 0)
+        unit = (uint32_t)slatei_pool_take(class->granules, 1,
+                                          (uint16_t)(arena->front.tag + class_index), &zero);
+    if (unit == 0)
+        return false;
+    arena->taken++;
+    behind->units++;
+    for (unsigned i = 0; i < class->granules; i++)
+        slatei_reserve.unit_offset[unit + i] = (uint8_t)i;
+    struct slatei_descriptor *made = record(unit);
+    unsigned capacity = class->capacity;
+    uint64_t *bits = bits_of(unit);
+    for (unsigned i = 0; i < words_of(capacity); i++)
+        bits[i] = capacity - i * 64 >= 64 ? UINT64_MAX : (UINT64_C(1) << (capacity & 63)) - 1;
+    made->unit.class_index = (uint8_t)class_index;
+    made->unit.fresh = zero;
+    made->unit.asleep = INT32_MAX;
+    made->unit.capacity = (uint16_t)capacity;
+    add_available(behind, unit);
+    return true;
+}
+
+/* ---- free places */
+
+/* Enough blocks have come back to a unit that its state may change. */
+static __attribute__((noinline)) void wake(struct slatei_arena *arena, struct slate_behind_ *behind,
+                                           uint32_t unit)
+{
+    struct slatei_descriptor *woken = record(unit);
+    const struct slatei_class *class = &slatei_classes[woken->unit.class_index];
+    switch (woken->unit.state) {
+    case CURRENT:
+        woken->unit.asleep = INT32_MAX;
+        return;
+    case ASLEEP:
+        woken->unit.asleep = (int32_t)(woken->unit.capacity - count_free(unit));
+        if (woken->unit.asleep > 0) {
+            add_available(behind, unit);
+            return;
+        }
+        if (behind->available == 0 && class->granules <= SPARE) {
+            add_available(behind, unit);
+            woken->unit.asleep = INT32_MAX;
+            return;
+        }
+        break;
+    default:
+        if (behind->available == unit && woken->unit.next == 0 && class->granules <= SPARE) {
+            woken->unit.asleep = INT32_MAX;
+            return;
+        }
+        remove_available(behind, unit);
+        break;
+    }
+    return_unit(arena, behind, unit);
+}
+
+static atomic_bool double_free_told;
+
+static __attribute__((noinline)) void double_free(void)
+{
+    if (slatei_report_first(&double_free_told))
+        slatei_report("a block was freed twice; the heap is damaged", NULL);
+}
+
+static inline void put_back(struct slatei_arena *arena, unsigned class_index, void *block)
+{
+    size_t offset = (size_t)((char *)block - slatei_reserve.base);
+    uint32_t unit = (uint32_t)(offset >> SLATE_GRANULE_SHIFT_);
+    unit -= slatei_reserve.unit_offset[unit];
+    struct slatei_descriptor *home = record(unit);
+    uint64_t inside = offset - ((size_t)unit << SLATE_GRANULE_SHIFT_);
+    uint64_t place = inside * slatei_classes[class_index].reciprocal >> 32;
+    uint64_t *word = bits_of(unit) + (place >> 6);
+    uint64_t bit = UINT64_C(1) << (place & 63);
+    if (__builtin_expect((*word & bit) != 0, 0)) {
+        double_free();
+        return;
+    }
+    *word |= bit;
+    if (__builtin_expect(--home->unit.asleep == 0, 0))
+        wake(arena, &arena->front.behind[class_index], unit);
+}
+
+void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
+{
+    const struct slatei_class *class = &slatei_classes[class_index];
+    arena->front.behind[class_index].room = class->room;
+    arena->flushes++;
+    struct slate_block_ *last = arena->front.entry[class_index].list;
+    for (unsigned i = 1; i < class->keep && last != NULL; i++)
+        last = last->next;
+    if (last == NULL)
+        return;
+    struct slate_block_ *block = last->next;
+    last->next = NULL;
+    while (block != NULL) {
+        struct slate_block_ *next = block->next;
+        arena->flushed++;
+        put_back(arena, class_index, block);
+        block = next;
+    }
+    send_returns(arena);
+}
+
+void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block)
+{
+    struct slate_block_ *pushed = block;
+    pushed->next = arena->front.entry[class_index].list;
+    arena->front.entry[class_index].list = pushed;
+    if (--arena->front.behind[class_index].room < 0)
+        slatei_slice_flush(arena, class_index);
+}
+
+void slatei_slice_drain(struct slatei_arena *arena)
+{
+    struct slate_block_ *block = slatei_arena_take_foreign(arena);
+    while (block != NULL) {
+        struct slate_block_ *next = block->next;
+        unsigned class_index = slatei_reserve.map[slatei_granule_of(block)] - arena->front.tag;
+        slatei_slice_push(arena, class_index, block);
+        block = next;
+    }
+}
+
+/* ---- refill */
+
+/* Takes the unit with the lowest address among the first few: it keeps the heap dense. */
+static uint32_t choose(const struct slate_behind_ *behind)
+{
+    uint32_t best = behind->available;
+    uint32_t unit = best;
+    for (unsigned i = 1; i < CHOICE && (unit = record(unit)->unit.next) != 0; i++)
+        if (unit < best)
+            best = unit;
+    return best;
+}
+
+/* Loads the next word that has a free place, from the current unit or another. */
+static bool refill(struct slatei_arena *arena, unsigned class_index)
+{
+    struct slate_behind_ *behind = &arena->front.behind[class_index];
+    struct slate_entry_ *entry = &arena->front.entry[class_index];
+    uint32_t unit = behind->current, index = behind->next_word;
+    for (;;) {
+        if (unit != 0) {
+            struct slatei_descriptor *current = record(unit);
+            uint64_t *bits = bits_of(unit);
+            unsigned words = words_of(current->unit.capacity);
+            while (index < words && bits[index] == 0)
+                index++;
+            if (index < words) {
+                entry->word = bits[index];
+                entry->word_base = slatei_address_of(unit) + (size_t)index * 64 * entry->size;
+                bits[index] = 0;
+                behind->current = unit;
+                behind->next_word = index + 1;
+                behind->fresh = current->unit.fresh;
+                uint64_t word = entry->word;
+                for (unsigned i = 0; i < PREFETCH && word != 0; i++, word &= word - 1)
+                    __builtin_prefetch(entry->word_base + slate_lowest_(word) * entry->size, 1);
+                return true;
+            }
+            current->unit.fresh = false;
+            unsigned free_places = count_free(unit);
+            index = 0;
+            if (free_places >= slatei_classes[class_index].ready)
+                continue;
+            current->unit.state = ASLEEP;
+            current->unit.asleep = (int32_t)(slatei_classes[class_index].ready - free_places);
+            behind->current = 0;
+        }
+        if (behind->available == 0 && !new_unit(arena, class_index)) {
+            behind->current = 0;
+            return false;
+        }
+        unit = choose(behind);
+        remove_available(behind, unit);
+        record(unit)->unit.state = CURRENT;
+        record(unit)->unit.asleep = INT32_MAX;
+        index = 0;
+    }
+}
+
+void *slatei_slice_alloc_zero(struct slatei_arena *arena, unsigned class_index, bool *zero)
+{
+    struct slate_entry_ *entry = &arena->front.entry[class_index];
+    arena->slow++;
+    slatei_slice_drain(arena);
+    struct slate_block_ *block = entry->list;
+    *zero = false;
+    if (block != NULL) {
+        entry->list = block->next;
+        return block;
+    }
+    if (entry->word == 0 && !refill(arena, class_index))
+        return NULL;
+    uint64_t place = slate_lowest_(entry->word);
+    entry->word &= entry->word - 1;
+    *zero = arena->front.behind[class_index].fresh;
+    return entry->word_base + place * entry->size;
+}
+
+void *slatei_slice_alloc(struct slatei_arena *arena, unsigned class_index)
+{
+    bool zero;
+    return slatei_slice_alloc_zero(arena, class_index, &zero);
+}
+
+/* ---- parking */
+
+void slatei_slice_flush_all(struct slatei_arena *arena)
+{
+    slatei_slice_drain(arena);
+    for (unsigned i = 0; i < SLATE_CLASSES; i++) {
+        struct slate_entry_ *entry = &arena->front.entry[i];
+        struct slate_behind_ *behind = &arena->front.behind[i];
+        struct slate_block_ *block = entry->list;
+        entry->list = NULL;
+        behind->room = slatei_classes[i].room;
+        uint32_t current = behind->current;
+        if (current != 0) {
+            if (entry->word != 0)
+                bits_of(current)[behind->next_word - 1] |= entry->word;
+            entry->word = 0;
+            behind->current = 0;
+            behind->next_word = 0;
+        }
+        while (block != NULL) {
+            struct slate_block_ *next = block->next;
+            put_back(arena, i, block);
+            block = next;
+        }
+        if (current != 0) {
+            struct slatei_descriptor *unit = record(current);
+            unsigned free_places = count_free(current);
+            unit->unit.fresh = false;
+            if (free_places == unit->unit.capacity) {
+                return_unit(arena, behind, current);
+            } else if (free_places >= slatei_classes[i].ready) {
+                add_available(behind, current);
+                unit->unit.asleep = (int32_t)(unit->unit.capacity - free_places);
+            } else {
+                unit->unit.state = ASLEEP;
+                unit->unit.asleep = (int32_t)(slatei_classes[i].ready - free_places);
+            }
+        }
+        for (uint32_t unit = behind->available, next; unit != 0; unit = next) {
+            next = record(unit)->unit.next;
+            if (from_pool(unit) && count_free(unit) == record(unit)->unit.capacity) {
+                remove_available(behind, unit);
+                return_unit(arena, behind, unit);
+            }
+        }
+    }
+    send_returns(arena);
+}
+
+static void fresh_arena(struct slatei_arena *arena)
+{
+    for (unsigned i = 0; i < SLATE_CLASSES; i++)
+        arena->front.behind[i].room = slatei_classes[i].room;
+}
+
+/* One unit of an orphaned arena: its bits are right or too few, the rest is computed anew. */
+static void rebuild_unit(struct slatei_arena *arena, uint32_t unit, unsigned class_index)
+{
+    struct slate_behind_ *behind = &arena->front.behind[class_index];
+    const struct slatei_class *class = &slatei_classes[class_index];
+    struct slatei_descriptor *found = record(unit);
+    /* Taken, but its owner had not yet made the record: lost. */
+    if (found->unit.capacity != class->capacity || found->unit.class_index != class_index)
+        return;
+    behind->units++;
+    unsigned free_places = count_free(unit);
+    found->unit.fresh = false;
+    if (free_places == class->capacity) {
+        return_unit(arena, behind, unit);
+    } else if (free_places >= class->ready) {
+        add_available(behind, unit);
+        found->unit.asleep = (int32_t)(class->capacity - free_places);
+    } else {
+        found->unit.state = ASLEEP;
+        found->unit.asleep = (int32_t)(class->ready - free_places);
+    }
+}
+
+static void rebuild_range(struct slatei_arena *arena, size_t first, size_t end)
+{
+    for (size_t granule = first; granule < end;) {
+        unsigned class_index = slatei_reserve.map[granule] - arena->front.tag;
+        if (class_index < SLATE_CLASSES) {
+            rebuild_unit(arena, (uint32_t)granule, class_index);
+            granule += slatei_classes[class_index].granules;
+        } else {
+            granule++;
+        }
+    }
+}
+
+static void rebuild_arena(struct slatei_arena *arena)
+{
+    arena->returns = 0;
+    arena->rebuilt = true;
+    for (unsigned i = 0; i < SLATE_CLASSES; i++) {
+        arena->front.entry[i].list = NULL;
+        arena->front.entry[i].word = 0;
+        arena->front.behind[i] = (struct slate_behind_){.room = slatei_classes[i].room};
+    }
+    struct slatei_pool_counts counts;
+    slatei_pool_count(&counts);
+    rebuild_range(arena, 1, counts.top >> SLATE_GRANULE_SHIFT_);
+    if (slatei_reserve.slice_span != 0)
+        for (unsigned i = 0; i < SLATE_CLASSES; i++) {
+            const struct slatei_slice *slice = &arena->slices[i];
+            size_t first = slatei_granule_of(slice->base);
+            rebuild_range(arena, first, first + (slice->top >> SLATE_GRANULE_SHIFT_));
+        }
+    send_returns(arena);
+}
+
+const struct slatei_arena_hooks slatei_slice_hooks = {
+    .fresh = fresh_arena,
+    .park = slatei_slice_flush_all,
+    .rebuild = rebuild_arena,
+};
