@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 /* slate's page policies, in the order in which they are compared by default. */
-static const char *const policies[] = {"never", "always", "switch"};
+static const char *const policies[] = {"never", "always", "switch", "shared"};
 
 /* Malloc libraries known by name, with the file names to look for, best first. */
 static const struct {
