@@ -12,6 +12,7 @@
 #include "replay_encode.h"
 
 #include "../lib/trace.h"
+#include "array.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -84,21 +85,6 @@ static int fail_read(struct encoder *encoder)
 {
     snprintf(encoder->message, encoder->message_size, "%s", slate_trace_message(encoder->reader));
     return -1;
-}
-
-/* Makes room for `wanted` elements of `size` bytes; what is new is zero. */
-static int grow(void **array, uint64_t *room, uint64_t wanted, size_t size)
-{
-    if (wanted <= *room)
-        return 0;
-    uint64_t larger = *room * 2 > wanted ? *room * 2 : wanted + 1024;
-    char *grown = realloc(*array, larger * size);
-    if (!grown)
-        return -1;
-    memset(grown + *room * size, 0, (larger - *room) * size);
-    *array = grown;
-    *room = larger;
-    return 0;
 }
 
 static int grow_words(struct encoder *encoder, uint64_t wanted)
@@ -206,7 +192,7 @@ static uint32_t take_slot(struct encoder *encoder, struct stream *stream, bool s
     uint64_t slot = encoder->slots_used ? encoder->slots_used : SLOT_GROUP;
     uint64_t count = shared ? 1 : SLOT_GROUP - slot % SLOT_GROUP;
     if (slot + count >= UINT32_MAX ||
-        grow((void **)&encoder->slots, &encoder->slots_room, slot + count, sizeof(struct slot)) < 0)
+        array_grow(&encoder->slots, &encoder->slots_room, slot + count, sizeof(struct slot)) < 0)
         return 0;
     encoder->slots_used = slot + count;
     if (!shared) {
@@ -221,8 +207,8 @@ static uint32_t begin_object(struct encoder *encoder, struct stream *stream,
 {
     bool shared = is_shared(encoder, record->object);
     uint32_t slot = take_slot(encoder, stream, shared);
-    if (!slot || grow((void **)&encoder->slot_of, &encoder->slot_of_room, record->object + 1,
-                      sizeof(uint32_t)) < 0)
+    if (!slot || array_grow(&encoder->slot_of, &encoder->slot_of_room, record->object + 1,
+                            sizeof(uint32_t)) < 0)
         return 0;
     encoder->slot_of[record->object] = slot;
     encoder->slots[slot] = (struct slot){
@@ -269,14 +255,14 @@ static int survey_record(struct encoder *encoder, const struct slate_trace_recor
     }
     stream->last_record = encoder->events++;
     if (ends_object(record) && encoder->owner[record->ended] != record->thread) {
-        if (grow((void **)&encoder->shared, &encoder->shared_words, record->ended / 64 + 1,
-                 sizeof(uint64_t)) < 0)
+        if (array_grow(&encoder->shared, &encoder->shared_words, record->ended / 64 + 1,
+                       sizeof(uint64_t)) < 0)
             return fail(encoder, "out of memory");
         encoder->shared[record->ended / 64] |= (uint64_t)1 << record->ended % 64;
     }
     if (makes_object(record)) {
-        if (grow((void **)&encoder->owner, &encoder->owner_room, record->object + 1,
-                 sizeof(uint16_t)) < 0)
+        if (array_grow(&encoder->owner, &encoder->owner_room, record->object + 1,
+                       sizeof(uint16_t)) < 0)
             return fail(encoder, "out of memory");
         encoder->owner[record->object] = (uint16_t)record->thread;
     }
