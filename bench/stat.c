@@ -263,7 +263,7 @@ static void print_memory(const struct stat_trace *trace)
            mebibytes(trace->live_bytes), trace->live_objects);
     print_shares("share of bytes", trace->share_bytes, trace->total_bytes);
     print_shares("share of objects", trace->share_objects, trace->objects);
-    printf("  %-22s %.2f MiB, %.2f MiB with lists a thread\n", "carved to 512 bytes",
+    printf("  %-22s %.2f MiB, %.2f MiB with lists a thread", "carved to 512 bytes",
            mebibytes(carved_total(trace)), mebibytes(trace->carved_per_owner_thread));
     for (unsigned i = 0, shown = 0; i < STAT_CLASS_COUNT; i++) {
         if (!trace->carved[i])
@@ -272,6 +272,14 @@ static void print_memory(const struct stat_trace *trace)
         printf("%s%4" PRIu64 ": %-12" PRIu64, shown++ % 4 ? " " : "\n    ", size,
                trace->carved[i] * size);
     }
+    putchar('\n');
+}
+
+/* A mark's text comes from the traced program: control characters would reach the terminal. */
+static void print_plain(const char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        putchar((unsigned char)text[i] < ' ' || text[i] == 127 ? '?' : text[i]);
     putchar('\n');
 }
 
@@ -290,10 +298,11 @@ static void print_distributions(const struct stat_trace *trace)
     for (size_t i = 0; i < trace->curve_count; i++)
         printf("    %12" PRIu64 " %10.2f %10" PRIu64 "\n", trace->curve[i].event,
                mebibytes(trace->curve[i].bytes), trace->curve[i].objects);
-    for (size_t i = 0; i < trace->mark_count; i++)
-        printf("  mark at call %" PRIu64 ", %.3f s, %.2f MiB live: %s\n", trace->marks[i].event,
-               (double)trace->marks[i].microseconds * 1e-6, mebibytes(trace->marks[i].live),
-               trace->marks[i].text);
+    for (size_t i = 0; i < trace->mark_count; i++) {
+        printf("  mark at call %" PRIu64 ", %.3f s, %.2f MiB live: ", trace->marks[i].event,
+               (double)trace->marks[i].microseconds * 1e-6, mebibytes(trace->marks[i].live));
+        print_plain(trace->marks[i].text, trace->marks[i].length);
+    }
 }
 
 static void print_text(const struct stat_trace *trace, const char *name)
