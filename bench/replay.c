@@ -155,20 +155,28 @@ static void progress_clear(const struct progress *progress)
 
 /* ---- the runs ---- */
 
-/* Touches and frees memory.  A virtual machine's host may have taken back what was free: getting it
- * again is slow and must not be charged to the allocator that comes first. */
+/* Touches and frees `bytes` on pages of the kind that `advice` asks for. */
+static void touch_pages(size_t bytes, int advice)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return;
+    madvise(memory, bytes, advice);
+    long page = sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < bytes; i += (size_t)page)
+        ((volatile char *)memory)[i] = 1;
+    munmap(memory, bytes);
+}
+
+/* A virtual machine's host may have taken back what was free: getting it again is slow and must not be charged to the
+ * allocator that comes first.  Small and huge pages come from different ends of the kernel's free memory. */
 static void touch_memory(uint64_t kb)
 {
     size_t bytes = (size_t)kb << 10;
     if (bytes == 0)
         return;
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return;
-    long page = sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < bytes; i += (size_t)page)
-        ((volatile char *)memory)[i] = 1;
-    munmap(memory, bytes);
+    touch_pages(bytes, MADV_NOHUGEPAGE);
+    touch_pages(bytes, MADV_HUGEPAGE);
 }
 
 struct round {
