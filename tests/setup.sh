@@ -264,11 +264,12 @@ count_results() {
                 checks += $3
                 wrong += $5 + $7
             }
+            /^[a-z0-9_]+: skipped: / { skipped++ }
             END {
                 if (result == "SKIP") { print 0, 0, 1; exit }
-                if (checks == 0) { checks = 1; wrong = 0; if (result != "PASS") wrong = 1 }
+                if (checks == 0) { checks = 1; wrong = 0; skipped = 0; if (result != "PASS") wrong = 1 }
                 else if (result != "PASS" && wrong == 0) { checks++; wrong = 1 }
-                print checks - wrong, wrong, 0
+                print checks - wrong - skipped, wrong, skipped + 0
             }' "$result" "${result%.trs}.log"
     done | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
     # shellcheck disable=SC2086
@@ -284,7 +285,7 @@ list_results() {
     find "$1/tests" -name '*.trs' | sort | while read -r result; do
         name=${result#"$1"/}
         case $(sed -n 's/^:test-result: //p' "$result") in
-        PASS) ;;
+        PASS) sed -n "s,^[a-z0-9_]*: skipped: ,skipped: ${name%.trs}: &,p" "${result%.trs}.log" ;;
         SKIP) echo "skipped: ${name%.trs}: $(grep -v '^SKIP ' "${result%.trs}.log" | head -n 1)" ;;
         *)
             echo "FAILED: ${name%.trs}; the end of its log:"
