@@ -169,6 +169,18 @@ int slatei_tunables_set(const char *name, const char *value)
     return EINVAL;
 }
 
+#define READABLE 60
+
+/* A value as a report shows it: short and printable, so that the report stays one whole line. */
+static void make_readable(const char *text, char readable[READABLE + 4])
+{
+    size_t length = 0;
+    for (; text[length] != '\0' && length < READABLE; length++)
+        readable[length] = text[length] >= ' ' && text[length] != '\177' ? text[length] : '?';
+    const char *rest = text[length] != '\0' ? "..." : "";
+    memcpy(readable + length, rest, strlen(rest) + 1);
+}
+
 void slatei_tunables_start(void)
 {
     for (unsigned i = 0; i < TUNABLES; i++) {
@@ -176,10 +188,13 @@ void slatei_tunables_start(void)
             continue;
         /* secure_getenv answers nothing in a set-user-id program (AT_SECURE). */
         const char *text = secure_getenv(shown[i].name);
-        if (text != NULL && !read_value(i, text))
-            slatei_report(shown[i].name, "=\"", text, "\": allowed is ", shown[i].range, " (",
+        if (text != NULL && !read_value(i, text)) {
+            char readable[READABLE + 4];
+            make_readable(text, readable);
+            slatei_report(shown[i].name, "=\"", readable, "\": allowed is ", shown[i].range, " (",
                           shown[i].unit, "); the default ", shown[i].default_value, " is used",
                           NULL);
+        }
     }
 }
 
