@@ -1,0 +1,189 @@
+/* support.h - what the tests of the whole library share: failing, random numbers, scale, memory.
+ *
+ * SPDX-License-Identifier: MIT
+ *
+ * Tests count and never time.  SLATE_TEST_SCALE=N divides the numbers of operations by N; builds
+ * with sanitizers and runs under Valgrind divide on their own.
+ */
+#ifndef SLATE_TEST_SUPPORT_H
+#define SLATE_TEST_SUPPORT_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <slate.h>
+
+enum { TEST_PASSED = 0, TEST_FAILED = 1, TEST_USAGE = 2, TEST_SKIPPED = 77 };
+
+#define MIB ((size_t)1 << 20)
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define TEST_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define TEST_SANITIZER 1
+#endif
+#endif
+#ifndef TEST_SANITIZER
+#define TEST_SANITIZER 0
+#endif
+
+static const char *const test_policies[] = {"never", "always", "switch", "shared"};
+enum { TEST_POLICIES = sizeof test_policies / sizeof *test_policies };
+
+static inline __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...)
+{
+    fflush(stdout);
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("FAILED: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    fflush(stderr);
+    _exit(TEST_FAILED);
+}
+
+#define REQUIRE(condition, ...)                                                                    \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            fail(__VA_ARGS__);                                                                     \
+    } while (0)
+
+static inline bool test_under_valgrind(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    return preload != NULL && strstr(preload, "vgpreload") != NULL;
+}
+
+static inline unsigned long test_scale(void)
+{
+    const char *text = getenv("SLATE_TEST_SCALE");
+    if (text != NULL) {
+        char *end;
+        unsigned long scale = strtoul(text, &end, 10);
+        if (*end != '\0' || end == text || scale == 0) {
+            fprintf(stderr, "SLATE_TEST_SCALE=\"%s\": allowed is a number from 1 up\n", text);
+            exit(TEST_USAGE);
+        }
+        return scale;
+    }
+    return test_under_valgrind() ? 50 : TEST_SANITIZER ? 20 : 1;
+}
+
+static inline unsigned long scaled(unsigned long operations)
+{
+    unsigned long result = operations / test_scale();
+    return result != 0 ? result : 1;
+}
+
+/* Ends the test as skipped where the memory of a process is not the heap's alone. */
+static inline void skip_where_memory_is_not_ours(void)
+{
+    if (TEST_SANITIZER || test_under_valgrind()) {
+        puts("skipped: under sanitizers and Valgrind the process holds memory of theirs");
+        exit(TEST_SKIPPED);
+    }
+}
+
+static inline uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* From 0 to below - 1. */
+static inline size_t random_below(uint64_t *state, size_t below)
+{
+    return (size_t)(next_random(state) % below);
+}
+
+/* Between 2^low and 2^high, each doubling as likely as the next. */
+static inline size_t random_doubling(uint64_t *state, unsigned low, unsigned high)
+{
+    unsigned log2 = low + (unsigned)random_below(state, high - low);
+    return ((size_t)1 << log2) + random_below(state, (size_t)1 << log2);
+}
+
+/* Sizes as compilers ask for them: most at most 512 bytes, a few very common, some to 16 KiB, few
+ * large. */
+static inline size_t random_size(uint64_t *state)
+{
+    static const uint16_t common[] = {56, 80, 40, 96, 24, 104, 48, 64, 512, 1024};
+    size_t kind = random_below(state, 1000);
+    if (kind < 450)
+        return common[random_below(state, sizeof common / sizeof *common)];
+    if (kind < 850)
+        return random_below(state, 513);
+    if (kind < 980)
+        return random_doubling(state, 9, 14);
+    if (kind < 999)
+        return random_doubling(state, 14, 17);
+    return random_doubling(state, 17, 22);
+}
+
+/* Memory of this process, in bytes; page tables not counted. */
+static inline size_t test_resident(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long total = 0, pages = 0;
+    if (file == NULL || fscanf(file, "%lu %lu", &total, &pages) != 2)
+        fail("/proc/self/statm cannot be read");
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static inline struct slate_stats test_stats(void)
+{
+    struct slate_stats stats;
+    REQUIRE(slate_stats(&stats, sizeof stats) == 0, "slate_stats failed");
+    return stats;
+}
+
+static inline void test_tune(const char *name, const char *value)
+{
+    int error = slate_tune(name, value);
+    REQUIRE(error == 0, "slate_tune(\"%s\", \"%s\"): %s", name, value, strerror(error));
+}
+
+/* Waits for a child and says what it did: true when it ended with 0. */
+static inline bool test_child_passed(pid_t child, const char *what)
+{
+    int status;
+    if (waitpid(child, &status, 0) != child)
+        fail("waitpid failed");
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return true;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "FAILED: %s: killed by signal %d\n", what, WTERMSIG(status));
+    else
+        fprintf(stderr, "FAILED: %s: exit %d\n", what, WEXITSTATUS(status));
+    return false;
+}
+
+/* Runs `run` in a child of its own with that policy; the library must not have been used yet. */
+static inline bool test_with_policy(const char *policy, void (*run)(void *), void *context)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    REQUIRE(child >= 0, "fork failed");
+    if (child == 0) {
+        test_tune("SLATE_POLICY", policy);
+        run(context);
+        fflush(NULL);
+        _exit(0);
+    }
+    char what[64];
+    snprintf(what, sizeof what, "policy %s", policy);
+    return test_child_passed(child, what);
+}
+
+#endif
