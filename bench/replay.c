@@ -12,10 +12,12 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum touch { TOUCH_ALL, TOUCH_FIRST, TOUCH_NONE };
@@ -168,8 +170,9 @@ static void touch_pages(size_t bytes, int advice)
     munmap(memory, bytes);
 }
 
-/* A virtual machine's host may have taken back what was free: getting it again is slow and must not be charged to the
- * allocator that comes first.  Small and huge pages come from different ends of the kernel's free memory. */
+/* A virtual machine's host may have taken back what was free: getting it again is slow and must not
+ * be charged to the allocator that comes first.  Small and huge pages come from different ends of
+ * the kernel's free memory. */
 static void touch_memory(uint64_t kb)
 {
     size_t bytes = (size_t)kb << 10;
@@ -319,6 +322,25 @@ static bool check_traces(char **paths, size_t count)
     return good;
 }
 
+/* Whether the results can be written where they are wanted: known before the runs, not after them.
+ * What is no plain file must not be replaced by one. */
+static bool json_can_be_written(const char *path)
+{
+    struct stat target;
+    char *copy = strdup(path);
+    const char *why = NULL;
+    if (!copy)
+        why = "out of memory";
+    else if (stat(path, &target) == 0 && !S_ISREG(target.st_mode))
+        why = "it is there and no plain file";
+    else if (access(dirname(copy), W_OK | X_OK) != 0)
+        why = strerror(errno);
+    if (why)
+        complain("%s: cannot be written: %s", path, why);
+    free(copy);
+    return !why;
+}
+
 static int choose_base(const struct options *options, struct replay_report *report)
 {
     int base = replay_list_find(report->allocators, options->base ? options->base : "glibc");
@@ -381,6 +403,7 @@ int command_replay(int argc, char **argv)
     } else if (report.trace_count == 0) {
         complain("replay: a trace is missing; slate replay --help says more");
     } else if (choose_base(&options, &report) == 0 &&
+               (!options.json || json_can_be_written(options.json)) &&
                check_traces(argv + optind, report.trace_count)) {
         if (prepare_report(&report, argv + optind)) {
             code = replay_all(&options, &report, argv + optind);
