@@ -50,6 +50,25 @@ static int attempt(struct plan *plan, void **address)
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
+/* What the tables leave of the share of a limited address space; SIZE_MAX without a limit. */
+static size_t room_for_blocks(void)
+{
+    size_t limit = slatei_os_address_limit();
+    /* 1/64 is more than the tables take. */
+    return limit == SIZE_MAX ? SIZE_MAX : limit / 4 * 3 - limit / 64;
+}
+
+/* The pool beside class slices.  A limit is used to the full: what is no slice's is the pool's. */
+static void choose_pool(struct plan *plan)
+{
+    size_t slices = plan->arenas * SLATE_CLASSES * plan->slice;
+    size_t room = room_for_blocks();
+    plan->pool = plan->slice * 64;
+    if (room != SIZE_MAX && room > slices && room - slices > plan->pool)
+        plan->pool = (room - slices) & ~(slatei_os_huge_page_size() - 1);
+    plan->pool = smaller(POOL_MOST, plan->pool);
+}
+
 /* Class slices of the wished span, then smaller, then fewer arenas. */
 static int climb_slices(struct plan *plan, void **address)
 {
@@ -58,15 +77,16 @@ static int climb_slices(struct plan *plan, void **address)
     size_t huge = slatei_os_huge_page_size();
     for (plan->slice = slatei_round_up(slatei_settings.slice_bytes, huge); plan->slice >= LEAST;
          plan->slice /= 2) {
-        plan->pool = smaller(POOL_MOST, plan->slice * 64);
+        choose_pool(plan);
         if ((error = attempt(plan, address)) == 0)
             return 0;
     }
     plan->slice = LEAST > huge ? LEAST : huge;
-    plan->pool = plan->slice * 64;
-    for (plan->arenas /= 2; plan->arenas >= ARENAS_LEAST; plan->arenas /= 2)
+    for (plan->arenas /= 2; plan->arenas >= ARENAS_LEAST; plan->arenas /= 2) {
+        choose_pool(plan);
         if ((error = attempt(plan, address)) == 0)
             return 0;
+    }
     return error;
 }
 
@@ -75,14 +95,10 @@ static int climb_pool(struct plan *plan, void **address)
 {
     int error = ENOMEM;
     size_t huge = slatei_os_huge_page_size();
-    size_t limit = slatei_os_address_limit();
-    size_t most = POOL_MOST;
     plan->slice = 0;
     plan->arenas = slatei_settings.arenas;
-    /* A limit is used to the full: 1/64 of it is more than the tables take. */
-    if (limit != SIZE_MAX && limit / 4 * 3 < most)
-        most = (limit / 4 * 3 - limit / 64) & ~(huge - 1);
-    for (plan->pool = most; plan->pool >= LEAST; plan->pool = (plan->pool / 2) & ~(huge - 1))
+    for (plan->pool = smaller(POOL_MOST, room_for_blocks()) & ~(huge - 1); plan->pool >= LEAST;
+         plan->pool = (plan->pool / 2) & ~(huge - 1))
         if ((error = attempt(plan, address)) == 0)
             return 0;
     return error;
