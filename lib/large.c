@@ -5,8 +5,10 @@
 #include "large.h"
 
 #include <pthread.h>
+#include <string.h>
 
 #include "os.h"
+#include "policy.h"
 #include "pool.h"
 #include "reserve.h"
 
@@ -100,6 +102,7 @@ static void *map_own(size_t size, size_t alignment)
     void *address;
     if (slatei_os_map(size, alignment > page ? alignment : page, &address) != 0)
         return NULL;
+    slatei_os_advise_huge(address, size, slatei_policy_small_end() != SIZE_MAX);
     pthread_mutex_lock(&lock);
     bool room = make_room();
     if (room) {
@@ -205,6 +208,20 @@ bool slatei_large_resize(void *block, size_t size)
     return slatei_pool_resize(slatei_granule_of(block), length, wanted);
 }
 
+/* Whether pages may move between the two: moved pages keep the advice of where they came from, so a
+ * block from the small pages of the pool would stay on small pages for ever. */
+static bool same_pages(const char *from, const char *to, size_t size)
+{
+    if (!slatei_in_reserve(from) || !slatei_in_reserve(to))
+        return slatei_in_reserve(from) == slatei_in_reserve(to);
+    size_t small_end = slatei_policy_small_end();
+    size_t source = (size_t)(from - slatei_reserve.base),
+           target = (size_t)(to - slatei_reserve.base);
+    bool all_small = source + size <= small_end && target + size <= small_end;
+    return all_small || (source >= small_end && target >= small_end &&
+                         (source - target) % slatei_os_huge_page_size() == 0);
+}
+
 void *slatei_large_move(void *block, size_t size)
 {
     size_t old = slatei_large_usable(block);
@@ -213,9 +230,11 @@ void *slatei_large_move(void *block, size_t size)
     void *moved = slatei_large_alloc(size, SLATEI_GRANULE, NULL);
     if (moved == NULL)
         return NULL;
-    if (slatei_os_move(block, moved, old) != 0) {
-        slatei_large_free(moved);
-        return NULL;
+    if (!same_pages(block, moved, old) || slatei_os_move(block, moved, old) != 0) {
+        /* The new place is right, only the contents have to be copied. */
+        memcpy(moved, block, old);
+        slatei_large_free(block);
+        return moved;
     }
     if (is_run(block))
         slatei_pool_put(slatei_granule_of(block), run_length(block), true);

@@ -25,8 +25,9 @@ bool slatei_large_free(void *block);
 /* Makes the block at least `size` bytes long where it is.  False when that cannot be. */
 bool slatei_large_resize(void *block, size_t size);
 
-/* A block of at least `size` bytes that holds what `block` holds, moved by its page tables; `block`
- * has ended then.  NULL when that cannot be or does not pay: then nothing has changed. */
+/* A block of at least `size` bytes that holds what `block` holds, moved by its page tables where
+ * that can be, else copied; `block` has ended then.  NULL when the block is too small for that to
+ * pay, or for want of memory: then nothing has changed. */
 void *slatei_large_move(void *block, size_t size);
 
 /* Bytes in mappings of their own, and how many. */
