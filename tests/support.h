@@ -130,6 +130,101 @@ static inline size_t random_size(uint64_t *state)
     return random_doubling(state, 17, 22);
 }
 
+/* ---- blocks that tell what they hold, for handing them from thread to thread */
+
+struct tagged {
+    uint64_t seed;
+    size_t size;
+};
+
+/* Words of 8 bytes behind the tag: the first few, and the last. */
+enum { TAGGED_WORDS = 6 };
+
+static inline size_t tagged_word_at(const struct tagged *block, unsigned index)
+{
+    size_t words = (block->size - sizeof *block) / 8;
+    if (index + 1 == TAGGED_WORDS)
+        return words - 1;
+    return index < words ? index : words - 1;
+}
+
+static inline void tagged_write(struct tagged *block, uint64_t seed, size_t size)
+{
+    block->seed = seed;
+    block->size = size;
+    uint64_t *words = (uint64_t *)(void *)(block + 1);
+    if (size >= sizeof *block + 8)
+        for (unsigned i = 0; i < TAGGED_WORDS; i++)
+            words[tagged_word_at(block, i)] = seed ^ tagged_word_at(block, i);
+}
+
+static inline void tagged_check(const struct tagged *block)
+{
+    const uint64_t *words = (const uint64_t *)(const void *)(block + 1);
+    REQUIRE(block->size >= sizeof *block && block->size <= 64 * MIB,
+            "block %p: its tag was overwritten", (const void *)block);
+    if (block->size >= sizeof *block + 8)
+        for (unsigned i = 0; i < TAGGED_WORDS; i++)
+            REQUIRE(words[tagged_word_at(block, i)] == (block->seed ^ tagged_word_at(block, i)),
+                    "block %p of %zu bytes: word %zu was overwritten", (const void *)block,
+                    block->size, tagged_word_at(block, i));
+}
+
+/* A new block, made in one of the ways there are; `size` grows to hold the tag. */
+static inline struct tagged *tagged_make(uint64_t *state, size_t size)
+{
+    if (size < sizeof(struct tagged))
+        size = sizeof(struct tagged);
+    struct tagged *block;
+    size_t way = random_below(state, 16), alignment = 16;
+    if (way == 0) {
+        alignment = (size_t)16 << random_below(state, 9);
+        block = slate_aligned_alloc(alignment, size);
+    } else if (way < 4) {
+        block = slate_zalloc(size);
+        if (block != NULL)
+            for (size_t i = 0; i < size; i += i < 4096 ? 1 : 1009)
+                REQUIRE(((char *)block)[i] == 0, "slate_zalloc(%zu): byte %zu is not zero", size,
+                        i);
+    } else {
+        block = slate_alloc(size);
+    }
+    REQUIRE(block != NULL, "an allocation of %zu bytes failed", size);
+    REQUIRE(((uintptr_t)block & (alignment - 1)) == 0, "block %p is not aligned to %zu",
+            (void *)block, alignment);
+    tagged_write(block, next_random(state), size);
+    return block;
+}
+
+static inline struct tagged *tagged_resize(uint64_t *state, struct tagged *block, size_t size)
+{
+    tagged_check(block);
+    size_t old = block->size;
+    uint64_t seed = block->seed;
+    if (size < sizeof *block)
+        size = sizeof *block;
+    struct tagged *moved = slate_realloc(block, size);
+    REQUIRE(moved != NULL, "slate_realloc from %zu to %zu bytes failed", old, size);
+    REQUIRE(moved->seed == seed && moved->size == old, "slate_realloc lost the contents");
+    if (size >= old)
+        tagged_check(moved);
+    tagged_write(moved, next_random(state), size);
+    return moved;
+}
+
+static inline void tagged_end(struct tagged *block)
+{
+    if (block == NULL)
+        return;
+    tagged_check(block);
+    size_t size = block->size;
+    block->size = 0; /* a second end is found */
+    if (size & 16)
+        slate_free_sized(block, size);
+    else
+        slate_free(block);
+}
+
 /* Memory of this process, in bytes; page tables not counted. */
 static inline size_t test_resident(void)
 {
