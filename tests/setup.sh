@@ -288,8 +288,11 @@ list_results() {
         PASS) sed -n "s,^[a-z0-9_]*: skipped: ,skipped: ${name%.trs}: &,p" "${result%.trs}.log" ;;
         SKIP) echo "skipped: ${name%.trs}: $(grep -v '^SKIP ' "${result%.trs}.log" | head -n 1)" ;;
         *)
-            echo "FAILED: ${name%.trs}; the end of its log:"
-            tail -n 25 "${result%.trs}.log" | sed 's/^/    /'
+            echo "FAILED: ${name%.trs}; from its log:"
+            # A sanitizer says at its start what is wrong, and much else after it.
+            grep -m 1 -A 12 -E 'ERROR: [A-Za-z]*Sanitizer|WARNING: ThreadSanitizer|runtime error:' \
+                "${result%.trs}.log" | sed 's/^/    /'
+            tail -n 15 "${result%.trs}.log" | sed 's/^/    /'
             ;;
         esac
     done
