@@ -12,6 +12,7 @@
 #include <check.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -100,6 +101,7 @@ HELPER void run_child(void (*body)(void), struct child_end *end)
         dup2(ends[1], STDERR_FILENO);
         close(ends[0]);
         close(ends[1]);
+        signal(SIGALRM, SIG_DFL); /* Check's handler would kill the parent too */
         alarm(CHILD_SECONDS);
         body();
         _exit(0);
