@@ -242,16 +242,23 @@ void *slate_aligned_alloc(size_t alignment, size_t size)
 
 size_t slate_purge(void)
 {
+    size_t bytes = 0;
     if (!slatei_started())
         return 0;
-    if (slatei_arena_owned())
-        slatei_slice_flush_all((struct slatei_arena *)(void *)slate_self_);
+    if (slatei_arena_owned()) {
+        struct slatei_arena *own = (struct slatei_arena *)(void *)slate_self_;
+        slatei_slice_flush_all(own);
+        bytes += slatei_slice_purge(own);
+    }
     for (size_t i = 0; i < slatei_reserve.arenas; i++) {
         struct slatei_arena *arena = slatei_arena_at(i);
-        if (arena != NULL && slatei_arena_adopt(arena))
+        if (arena != NULL && slatei_arena_adopt(arena)) {
+            slatei_slice_flush_all(arena);
+            bytes += slatei_slice_purge(arena);
             slatei_arena_park(arena);
+        }
     }
-    return slatei_pool_purge();
+    return bytes + slatei_pool_purge();
 }
 
 /* ---- real symbols */

@@ -84,3 +84,24 @@ size_t slatei_policy_give_back(const struct slatei_slice *slice, size_t from, si
         return 0;
     return to - from;
 }
+
+bool slatei_policy_purge(const struct slatei_slice *slice, size_t from, size_t to, size_t *bytes)
+{
+    size_t small_end = slatei_policy_small_end();
+    size_t huge = slatei_os_huge_page_size();
+    size_t resident = 0;
+    if (from >= to)
+        return true;
+    slatei_os_resident(slice->base + from, to - from, &resident);
+    if (to > small_end && resident != 0) {
+        size_t first = from & ~(huge - 1), last = (to - 1) & ~(huge - 1);
+        if (from != first && first >= small_end)
+            slatei_os_advise_huge(slice->base + first, huge, false);
+        if (to != last + huge && last >= small_end)
+            slatei_os_advise_huge(slice->base + last, huge, false);
+    }
+    if (slatei_os_discard(slice->base + from, to - from) != 0)
+        return false;
+    *bytes += resident;
+    return true;
+}

@@ -5,6 +5,7 @@
 #ifndef SLATEI_POLICY_H
 #define SLATEI_POLICY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A slice of the reservation, carved upwards: the pool, or one class of one arena.  Changed by its
@@ -29,5 +30,11 @@ size_t slatei_policy_small_end(void);
  * switch point, whole huge pages above it.  Returns the bytes given back; when that is to - from,
  * all of the range is zero. */
 size_t slatei_policy_give_back(const struct slatei_slice *slice, size_t from, size_t to);
+
+/* Gives back all of the free bytes [from, to) of a slice, which are whole pages.  A huge page that
+ * is only partly given back is told to stay on small pages, or the kernel would fill it up again in
+ * the background.  Adds to `bytes` what was in memory.  Returns whether all of the range is zero
+ * now. */
+bool slatei_policy_purge(const struct slatei_slice *slice, size_t from, size_t to, size_t *bytes);
 
 #endif

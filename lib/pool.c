@@ -310,8 +310,9 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
     return start;
 }
 
-/* Returns a run of which `dirty` granules may be in memory. */
-static void put_run(size_t first, size_t count, size_t dirty, bool zero)
+/* Returns a run of which `dirty` granules may be in memory.  The answer is the granule behind the
+ * run that it is part of now. */
+static size_t put_run(size_t first, size_t count, size_t dirty, bool zero)
 {
     uint16_t *map = slatei_reserve.map;
     size_t top = top_granule();
@@ -333,9 +334,10 @@ static void put_run(size_t first, size_t count, size_t dirty, bool zero)
     if (first + count == top) {
         fill_map(first, count, SLATEI_MAP_FREE);
         pool.slice.top = first << SLATE_GRANULE_SHIFT_;
-        return;
+        return first;
     }
     add_run(first, count, dirty, zero);
+    return first + count;
 }
 
 void slatei_pool_put_locked(size_t first, size_t count, bool zero)
@@ -379,37 +381,58 @@ bool slatei_pool_resize(size_t first, size_t count, size_t wanted)
     return done;
 }
 
-static size_t purge_tree(uint32_t tree)
+#define PURGE_BATCH 32
+
+/* Takes the next dirty runs from granule `*at` on out of the pool.  Called with the lock. */
+static unsigned collect_dirty(size_t *at, uint32_t found[PURGE_BATCH])
 {
-    size_t bytes = 0;
-    while (tree != 0) {
-        struct slatei_descriptor *run = node(tree);
-        bytes += purge_tree(run->run.left);
-        if (run->run.dirty != 0) {
-            size_t from = (size_t)tree << SLATE_GRANULE_SHIFT_;
-            size_t length = (size_t)run->run.length << SLATE_GRANULE_SHIFT_;
-            size_t given = slatei_policy_give_back(&pool.slice, from, from + length);
-            size_t granules = given >> SLATE_GRANULE_SHIFT_;
-            size_t dirty = granules < run->run.dirty ? run->run.dirty - granules : 0;
-            if (given == length)
-                run->run.zero = true;
-            pool.dirty_granules -= run->run.dirty - dirty;
-            run->run.dirty = (uint32_t)dirty;
-            bytes += given;
+    unsigned count = 0;
+    while (*at < top_granule() && count < PURGE_BATCH) {
+        unsigned value = slatei_reserve.map[*at] & SLATEI_MAP_MASK;
+        struct slatei_descriptor *run = node(*at);
+        size_t length = 1;
+        if (value == SLATEI_MAP_FREE) {
+            length = run->run.length;
+            if (run->run.dirty != 0) {
+                remove_run(*at);
+                fill_map(*at, length, SLATEI_MAP_BUSY);
+                found[count++] = (uint32_t)*at;
+            }
+        } else if (value == SLATEI_MAP_LARGE) {
+            length = run->large.length;
         }
-        tree = run->run.right;
+        *at += length;
     }
-    return bytes;
+    return count;
 }
 
 size_t slatei_pool_purge(void)
 {
+    size_t bytes = 0, at = 1;
+    uint32_t found[PURGE_BATCH];
     slatei_pool_lock();
-    size_t bytes = purge_tree(pool.root);
+    for (unsigned count; (count = collect_dirty(&at, found)) != 0;) {
+        slatei_pool_unlock();
+        for (unsigned i = 0; i < count; i++) {
+            struct slatei_descriptor *run = node(found[i]);
+            size_t from = (size_t)found[i] << SLATE_GRANULE_SHIFT_;
+            size_t length = (size_t)run->run.length << SLATE_GRANULE_SHIFT_;
+            if (slatei_policy_purge(&pool.slice, from, from + length, &bytes)) {
+                run->run.zero = true;
+                run->run.dirty = 0;
+            }
+        }
+        slatei_pool_lock();
+        /* The last one decides where the next look begins: it may have joined what follows. */
+        for (unsigned i = 0; i < count; i++)
+            at = put_run(found[i], node(found[i])->run.length, node(found[i])->run.dirty,
+                         node(found[i])->run.zero);
+    }
     size_t high = pool.high << SLATE_GRANULE_SHIFT_;
-    size_t given = slatei_policy_give_back(&pool.slice, pool.slice.top, high);
+    if (pool.slice.top < high)
+        slatei_policy_purge(&pool.slice, pool.slice.top, high, &bytes);
     slatei_pool_unlock();
-    return bytes + given;
+    return bytes;
 }
 
 void slatei_pool_count(struct slatei_pool_counts *counts)

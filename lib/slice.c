@@ -12,6 +12,7 @@
  */
 #include "slice.h"
 
+#include "os.h"
 #include "pool.h"
 #include "report.h"
 #include "tunables.h"
@@ -446,6 +447,67 @@ void slatei_slice_flush_all(struct slatei_arena *arena)
         }
     }
     send_returns(arena);
+}
+
+/* Whether no place that touches bytes [from, to) of the unit is in use. */
+static bool all_free(size_t unit, size_t size, size_t from, size_t to)
+{
+    unsigned capacity = record(unit)->unit.capacity;
+    const uint64_t *bits = bits_of(unit);
+    for (size_t place = from / size; place < capacity && place * size < to; place++)
+        if ((bits[place >> 6] >> (place & 63) & 1) == 0)
+            return false;
+    return true;
+}
+
+static size_t purge_unit(const struct slatei_slice *slice, size_t unit, unsigned class_index)
+{
+    size_t size = slate_class_size_(class_index);
+    size_t page = slatei_os_page_size();
+    size_t bytes = slatei_classes[class_index].granules * SLATEI_GRANULE;
+    size_t start = (size_t)(slatei_address_of(unit) - slice->base);
+    size_t given = 0;
+    /* Pages may be larger than a granule: then a unit may have none of its own. */
+    for (size_t from = slatei_round_up(start, page); from + page <= start + bytes;) {
+        size_t to = from;
+        while (to + page <= start + bytes && all_free(unit, size, to - start, to + page - start))
+            to += page;
+        if (to > from)
+            slatei_policy_purge(slice, from, to, &given);
+        from = to + page;
+    }
+    return given;
+}
+
+static size_t purge_range(struct slatei_arena *arena, const struct slatei_slice *slice)
+{
+    size_t granule = slatei_granule_of(slice->base),
+           end = granule + (slice->top >> SLATE_GRANULE_SHIFT_);
+    size_t given = 0;
+    while (granule < end) {
+        unsigned class_index = slatei_reserve.map[granule] - arena->front.tag;
+        if (class_index < SLATE_CLASSES) {
+            if (record(granule)->unit.capacity != 0)
+                given += purge_unit(slice, granule, class_index);
+            granule += slatei_classes[class_index].granules;
+        } else {
+            granule++;
+        }
+    }
+    return given;
+}
+
+size_t slatei_slice_purge(struct slatei_arena *arena)
+{
+    struct slatei_pool_counts counts;
+    slatei_pool_count(&counts);
+    struct slatei_slice pool = {.base = slatei_reserve.base,
+                                .top = counts.committed != 0 ? counts.top : 0};
+    size_t given = purge_range(arena, &pool);
+    if (slatei_reserve.slice_span != 0)
+        for (unsigned i = 0; i < SLATE_CLASSES; i++)
+            given += purge_range(arena, &arena->slices[i]);
+    return given;
 }
 
 static void fresh_arena(struct slatei_arena *arena)

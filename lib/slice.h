@@ -43,4 +43,8 @@ void slatei_slice_drain(struct slatei_arena *arena);
 /* Puts every free block back into its record and wholly free units back into the pool. */
 void slatei_slice_flush_all(struct slatei_arena *arena);
 
+/* Gives back the pages of units that hold no live block.  Returns the bytes.  To be called right
+ * after slatei_slice_flush_all. */
+size_t slatei_slice_purge(struct slatei_arena *arena);
+
 #endif
