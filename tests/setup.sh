@@ -15,6 +15,8 @@ jobs=$(nproc)
 
 plan_titles=()
 plan_commands=()
+steps_planned=0
+steps_later=0 # how many steps follow what is planned now; for the bar alone
 step_done=0
 step_process=
 
@@ -25,7 +27,7 @@ plan() {
 }
 
 draw_bar() {
-    local width=24 total=${#plan_titles[@]} filled text
+    local width=24 total=$((steps_planned + steps_later)) filled text
     [ "$total" -gt "$step_done" ] || total=$((step_done + 1))
     filled=$((step_done * width / total))
     printf -v text '%*s' "$filled" ''
@@ -73,12 +75,12 @@ step() {
 # run_plan: runs the planned steps and stops with exit 1 at the first that fails.
 run_plan() {
     local i
+    steps_planned=$((step_done + ${#plan_titles[@]}))
     for ((i = 0; i < ${#plan_titles[@]}; i++)); do
         step "${plan_titles[i]}" "${plan_commands[i]}" || exit 1
     done
     plan_titles=()
     plan_commands=()
-    step_done=0
 }
 
 trap '[ -z "$step_process" ] || kill "$step_process" 2>/dev/null; exit 130' INT TERM
