@@ -135,7 +135,9 @@ void *slate_zalloc_slow_(size_t size)
 {
     bool zero;
     void *block = allocate(size, &zero);
-    if (block != NULL && !zero)
+    if (block != NULL && zero)
+        SLATE_TRACK_ZERO_(block, size);
+    else if (block != NULL)
         memset(block, 0, size);
     return block;
 }
@@ -245,19 +247,7 @@ size_t slate_purge(void)
     size_t bytes = 0;
     if (!slatei_started())
         return 0;
-    if (slatei_arena_owned()) {
-        struct slatei_arena *own = (struct slatei_arena *)(void *)slate_self_;
-        slatei_slice_flush_all(own);
-        bytes += slatei_slice_purge(own);
-    }
-    for (size_t i = 0; i < slatei_reserve.arenas; i++) {
-        struct slatei_arena *arena = slatei_arena_at(i);
-        if (arena != NULL && slatei_arena_adopt(arena)) {
-            slatei_slice_flush_all(arena);
-            bytes += slatei_slice_purge(arena);
-            slatei_arena_park(arena);
-        }
-    }
+    slatei_slice_settle(&bytes);
     return bytes + slatei_pool_purge();
 }
 

@@ -171,6 +171,14 @@ struct slatei_arena *slatei_arena_enter(void)
     return arena;
 }
 
+struct slatei_arena *slatei_arena_enter_shared(void)
+{
+    if (slatei_arena_at(shared_number()) == NULL)
+        return NULL;
+    pthread_mutex_lock(&shared_lock);
+    return arena_at(shared_number());
+}
+
 void slatei_arena_leave(struct slatei_arena *arena)
 {
     if (arena->front.number == shared_number())

@@ -58,6 +58,8 @@ static inline bool slatei_arena_owned(void) { return slate_self_->span != 0; }
 /* The arena to work on in a slow path: the thread's own, claimed at its first use; else the shared
  * one, locked. NULL when the system gives no memory for one.  Ends with slatei_arena_leave. */
 struct slatei_arena *slatei_arena_enter(void);
+/* The shared arena, locked; NULL if there is none so far. */
+struct slatei_arena *slatei_arena_enter_shared(void);
 void slatei_arena_leave(struct slatei_arena *arena);
 
 /* The arena with that number; it exists once a granule map value names it. */

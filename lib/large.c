@@ -171,8 +171,10 @@ void *slatei_large_alloc(size_t size, size_t alignment, bool *zero)
     if (granules < slatei_reserve.pool_span >> SLATE_GRANULE_SHIFT_) {
         size_t first = slatei_pool_take(granules, run_alignment >> SLATE_GRANULE_SHIFT_,
                                         SLATEI_MAP_LARGE, zero);
-        if (first != 0)
+        if (first != 0) {
+            SLATE_TRACK_ALLOC_(slatei_address_of(first), granules << SLATE_GRANULE_SHIFT_);
             return slatei_address_of(first);
+        }
     }
     if (zero != NULL)
         *zero = true;
@@ -189,6 +191,7 @@ size_t slatei_large_usable(const void *block)
 bool slatei_large_free(void *block)
 {
     if (is_run(block)) {
+        SLATE_TRACK_FREE_(block, run_length(block) << SLATE_GRANULE_SHIFT_);
         slatei_pool_put(slatei_granule_of(block), run_length(block), false);
         return true;
     }
@@ -205,7 +208,12 @@ bool slatei_large_resize(void *block, size_t size)
     if (wanted < length && (length - wanted) * 8 < length &&
         length - wanted < SHRINK_LEAST >> SLATE_GRANULE_SHIFT_)
         return true;
-    return slatei_pool_resize(slatei_granule_of(block), length, wanted);
+    if (!slatei_pool_resize(slatei_granule_of(block), length, wanted))
+        return false;
+    if (wanted > length)
+        SLATE_TRACK_ALLOC_((char *)block + (length << SLATE_GRANULE_SHIFT_),
+                           (wanted - length) << SLATE_GRANULE_SHIFT_);
+    return true;
 }
 
 /* Whether pages may move between the two: moved pages keep the advice of where they came from, so a

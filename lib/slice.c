@@ -256,7 +256,8 @@ static __attribute__((noinline)) void double_free(void)
         slatei_report("a block was freed twice; the heap is damaged", NULL);
 }
 
-static inline void put_back(struct slatei_arena *arena, unsigned class_index, void *block)
+/* False when the block is free already. */
+static inline bool put_back(struct slatei_arena *arena, unsigned class_index, void *block)
 {
     size_t offset = (size_t)((char *)block - slatei_reserve.base);
     uint32_t unit = (uint32_t)(offset >> SLATE_GRANULE_SHIFT_);
@@ -268,11 +269,28 @@ static inline void put_back(struct slatei_arena *arena, unsigned class_index, vo
     uint64_t bit = UINT64_C(1) << (place & 63);
     if (__builtin_expect((*word & bit) != 0, 0)) {
         double_free();
-        return;
+        return false;
     }
     *word |= bit;
     if (__builtin_expect(--home->unit.asleep == 0, 0))
         wake(arena, &arena->front.behind[class_index], unit);
+    return true;
+}
+
+/* Puts a list of blocks back into their records.  A list with a block that was freed twice may go
+ * round in a circle: it ends there, and what is left of it is lost. */
+static void put_back_list(struct slatei_arena *arena, unsigned class_index,
+                          struct slate_block_ *block)
+{
+    uint64_t count = 0;
+    while (block != NULL) {
+        struct slate_block_ *next = block->next;
+        if (!put_back(arena, class_index, block))
+            break;
+        count++;
+        block = next;
+    }
+    arena->flushed += count;
 }
 
 void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
@@ -287,12 +305,7 @@ void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
         return;
     struct slate_block_ *block = last->next;
     last->next = NULL;
-    while (block != NULL) {
-        struct slate_block_ *next = block->next;
-        arena->flushed++;
-        put_back(arena, class_index, block);
-        block = next;
-    }
+    put_back_list(arena, class_index, block);
     send_returns(arena);
 }
 
@@ -419,11 +432,7 @@ void slatei_slice_flush_all(struct slatei_arena *arena)
             behind->current = 0;
             behind->next_word = 0;
         }
-        while (block != NULL) {
-            struct slate_block_ *next = block->next;
-            put_back(arena, i, block);
-            block = next;
-        }
+        put_back_list(arena, i, block);
         if (current != 0) {
             struct slatei_descriptor *unit = record(current);
             unsigned free_places = count_free(current);
@@ -497,17 +506,41 @@ static size_t purge_range(struct slatei_arena *arena, const struct slatei_slice 
     return given;
 }
 
-size_t slatei_slice_purge(struct slatei_arena *arena)
+static void settle(struct slatei_arena *arena, size_t *bytes)
 {
+    slatei_slice_flush_all(arena);
+    if (bytes == NULL)
+        return;
     struct slatei_pool_counts counts;
     slatei_pool_count(&counts);
-    struct slatei_slice pool = {.base = slatei_reserve.base,
-                                .top = counts.committed != 0 ? counts.top : 0};
-    size_t given = purge_range(arena, &pool);
+    struct slatei_slice pool = {.base = slatei_reserve.base};
+    pool.top = counts.committed != 0 ? counts.top : 0;
+    *bytes += purge_range(arena, &pool);
     if (slatei_reserve.slice_span != 0)
         for (unsigned i = 0; i < SLATE_CLASSES; i++)
-            given += purge_range(arena, &arena->slices[i]);
-    return given;
+            *bytes += purge_range(arena, &arena->slices[i]);
+}
+
+void slatei_slice_settle(size_t *bytes)
+{
+    if (slatei_arena_owned()) {
+        struct slatei_arena *own = (struct slatei_arena *)(void *)slate_self_;
+        slatei_slice_drain(own);
+        if (bytes != NULL)
+            settle(own, bytes);
+    }
+    for (size_t i = 0; i < slatei_reserve.arenas; i++) {
+        struct slatei_arena *arena = slatei_arena_at(i);
+        if (arena != NULL && slatei_arena_adopt(arena)) {
+            settle(arena, bytes);
+            slatei_arena_park(arena);
+        }
+    }
+    struct slatei_arena *shared = slatei_arena_enter_shared();
+    if (shared != NULL) {
+        settle(shared, bytes);
+        slatei_arena_leave(shared);
+    }
 }
 
 static void fresh_arena(struct slatei_arena *arena)

@@ -43,8 +43,10 @@ void slatei_slice_drain(struct slatei_arena *arena);
 /* Puts every free block back into its record and wholly free units back into the pool. */
 void slatei_slice_flush_all(struct slatei_arena *arena);
 
-/* Gives back the pages of units that hold no live block.  Returns the bytes.  To be called right
- * after slatei_slice_flush_all. */
-size_t slatei_slice_purge(struct slatei_arena *arena);
+/* Takes in what other threads freed of the calling thread's arena, and puts the free blocks of the
+ * parked arenas and the shared one into their records.  With `bytes` the own arena's too, and then
+ * gives back the pages of all their units that hold no live block, and adds how many bytes of them
+ * were in memory. */
+void slatei_slice_settle(size_t *bytes);
 
 #endif

@@ -144,6 +144,7 @@ static __attribute__((no_sanitize("thread"))) void count(struct slate_stats *sta
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++)
         stats->classes[i].size = slate_class_size_(i);
+    slatei_slice_settle(NULL);
     stats->reserved = slatei_reserve.span;
     struct slatei_pool_counts pool;
     slatei_pool_count(&pool);

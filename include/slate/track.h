@@ -27,15 +27,19 @@
 #define SLATE_TRACK_ALLOC_(block, size) __asan_unpoison_memory_region((block), (size))
 #define SLATE_TRACK_FREE_(block, size)                                                             \
     __asan_poison_memory_region((char *)(block) + SLATE_TRACK_HEAD_, (size)-SLATE_TRACK_HEAD_)
+#define SLATE_TRACK_ZERO_(block, size) ((void)0)
 #elif defined(SLATE_VALGRIND)
 #include <valgrind/memcheck.h>
 #define SLATE_TRACK_ALLOC_(block, size) ((void)VALGRIND_MAKE_MEM_UNDEFINED((block), (size)))
 #define SLATE_TRACK_FREE_(block, size)                                                             \
     ((void)VALGRIND_MAKE_MEM_NOACCESS((char *)(block) + SLATE_TRACK_HEAD_,                         \
                                       (size)-SLATE_TRACK_HEAD_))
+/* What slate knows to be zero is not undefined. */
+#define SLATE_TRACK_ZERO_(block, size) ((void)VALGRIND_MAKE_MEM_DEFINED((block), (size)))
 #else
 #define SLATE_TRACK_ALLOC_(block, size) ((void)0)
 #define SLATE_TRACK_FREE_(block, size) ((void)0)
+#define SLATE_TRACK_ZERO_(block, size) ((void)0)
 #endif
 
 #endif
