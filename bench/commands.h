@@ -8,9 +8,6 @@
 /* Exit codes of the program. */
 enum { EXIT_GOOD = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Files that a replaying child inherits. */
-enum { REPLAY_TRACE_FILE = 3, REPLAY_RESULT_FILE = 4 };
-
 /* Each takes the arguments from its own name on (argv[0]) and returns the program's exit code. */
 int command_replay(int argc, char **argv);
 int command_replay_child(int argc, char **argv);

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE 1
 #include "commands.h"
+#include "output.h"
 #include "replay_encode.h"
 #include "replay_report.h"
 #include "replay_run.h"
@@ -12,12 +13,10 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum touch { TOUCH_ALL, TOUCH_FIRST, TOUCH_NONE };
@@ -326,25 +325,6 @@ static bool check_traces(char **paths, size_t count)
     return good;
 }
 
-/* Whether the results can be written where they are wanted: known before the runs, not after them.
- * What is no plain file must not be replaced by one. */
-static bool json_can_be_written(const char *path)
-{
-    struct stat target;
-    char *copy = strdup(path);
-    const char *why = NULL;
-    if (!copy)
-        why = "out of memory";
-    else if (stat(path, &target) == 0 && !S_ISREG(target.st_mode))
-        why = "it is there and no plain file";
-    else if (access(dirname(copy), W_OK | X_OK) != 0)
-        why = strerror(errno);
-    if (why)
-        complain("%s: cannot be written: %s", path, why);
-    free(copy);
-    return !why;
-}
-
 static int choose_base(const struct options *options, struct replay_report *report)
 {
     int base = replay_list_find(report->allocators, options->base ? options->base : "glibc");
@@ -371,11 +351,8 @@ static int replay_all(const struct options *options, struct replay_report *repor
     }
     if (report->trace_count > 1)
         replay_print_summary(report, stdout);
-    char message[768];
-    if (options->json && replay_write_json(report, options->json, message, sizeof message) < 0) {
-        complain("%s", message);
+    if (options->json && replay_write_json(report, options->json) < 0)
         return EXIT_FAILED;
-    }
     return code;
 }
 
@@ -407,7 +384,7 @@ int command_replay(int argc, char **argv)
     } else if (report.trace_count == 0) {
         complain("replay: a trace is missing; slate replay --help says more");
     } else if (choose_base(&options, &report) == 0 &&
-               (!options.json || json_can_be_written(options.json)) &&
+               (!options.json || output_is_possible(options.json)) &&
                check_traces(argv + optind, report.trace_count)) {
         if (prepare_report(&report, argv + optind)) {
             code = replay_all(&options, &report, argv + optind);

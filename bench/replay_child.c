@@ -4,21 +4,20 @@
  * SPDX-License-Identifier: MIT
  *
  * Nothing here allocates through the measured allocator: all memory is mapped, and touched before
- * the baseline is taken.  Files under /proc are read with plain system calls.
+ * the baseline is taken.
  */
 #define _GNU_SOURCE 1
 #include "replay_child.h"
 
+#include "child.h"
 #include "commands.h"
+#include "launch.h"
 
 #include <slate.h>
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -130,62 +129,6 @@ void replay_start_thread(struct replay_thread *starter, uint32_t index)
 
 /* ---- what the kernel counts ---- */
 
-/* Reads a file whole into `text`.  Returns 0, or -1. */
-static int read_text(const char *path, char *text, size_t room)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-        return -1;
-    size_t length = 0;
-    ssize_t got;
-    while (length < room - 1 && (got = read(file, text + length, room - 1 - length)) > 0)
-        length += (size_t)got;
-    text[length] = '\0';
-    close(file);
-    return 0;
-}
-
-/* The number behind the line's `name`; 0 if the kernel has no such line. */
-static uint64_t field_kb(const char *text, const char *name)
-{
-    const char *line = strstr(text, name);
-    return line ? strtoull(line + strlen(name), NULL, 10) : 0;
-}
-
-struct sizes {
-    uint64_t resident_kb, peak_kb, page_table_kb;
-};
-
-static struct sizes read_sizes(void)
-{
-    static char text[8192];
-    if (read_text("/proc/self/status", text, sizeof text) < 0)
-        return (struct sizes){0, 0, 0};
-    return (struct sizes){.resident_kb = field_kb(text, "\nVmRSS:"),
-                          .peak_kb = field_kb(text, "\nVmHWM:"),
-                          .page_table_kb = field_kb(text, "\nVmPTE:")};
-}
-
-static uint64_t read_anonymous_huge_kb(void)
-{
-    static char text[8192];
-    if (read_text("/proc/self/smaps_rollup", text, sizeof text) < 0)
-        return 0;
-    return field_kb(text, "\nAnonHugePages:");
-}
-
-/* Lets the peak begin anew at what is resident now. */
-static void reset_peak(void)
-{
-    int file = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-    if (file < 0)
-        return;
-    ssize_t written = write(file, "5", 1);
-    (void)written; /* a kernel without it: the peak before the replay is what was touched, which is
-                      the baseline */
-    close(file);
-}
-
 static double seconds(struct timeval from, struct timeval to)
 {
     return (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_usec - from.tv_usec) * 1e-6;
@@ -196,10 +139,10 @@ static void measure(struct replay_process *process)
     struct replay_result *result = process->result;
     struct rusage before, after;
     struct timespec start, end;
-    read_sizes(); /* touches what reading needs */
-    reset_peak();
-    uint64_t huge_before_kb = read_anonymous_huge_kb();
-    struct sizes baseline = read_sizes();
+    child_read_sizes(); /* touches what reading needs */
+    child_reset_peak();
+    uint64_t huge_before_kb = child_read_anonymous_huge_kb();
+    struct child_sizes baseline = child_read_sizes();
     getrusage(RUSAGE_SELF, &before);
     clock_gettime(CLOCK_MONOTONIC, &start);
     process->replay(&process->threads[0]);
@@ -208,8 +151,8 @@ static void measure(struct replay_process *process)
             join_thread(process, process->entries[i].ended_order);
     clock_gettime(CLOCK_MONOTONIC, &end);
     getrusage(RUSAGE_SELF, &after);
-    struct sizes sizes = read_sizes();
-    uint64_t huge_kb = read_anonymous_huge_kb();
+    struct child_sizes sizes = child_read_sizes();
+    uint64_t huge_kb = child_read_anonymous_huge_kb();
 
     result->wall_seconds =
         (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9;
@@ -229,9 +172,8 @@ static void measure(struct replay_process *process)
 
 static void *map_touched(struct replay_result *result, size_t bytes)
 {
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
-                    -1, 0);
-    if (at == MAP_FAILED)
+    void *at = child_map(bytes);
+    if (!at)
         fail_setup(result);
     return at;
 }
@@ -277,29 +219,6 @@ static void set_up_threads(struct replay_process *process, const uint64_t *words
     }
 }
 
-static void set_version(struct replay_result *result, const char *text)
-{
-    size_t length = strnlen(text, sizeof result->version - 1);
-    memcpy(result->version, text, length);
-    result->version[length] = '\0';
-}
-
-/* Names the file that malloc comes from; with `expected` it must be that one. */
-static void check_malloc(struct replay_result *result, const char *expected)
-{
-    Dl_info info;
-    void *address = dlsym(RTLD_DEFAULT, "malloc");
-    char real[4096];
-    if (!address || !dladdr(address, &info) || !realpath(info.dli_fname, real))
-        real[0] = '\0';
-    const char *base = strrchr(real, '/');
-    set_version(result, base ? base + 1 : real);
-    if (*expected && strcmp(real, expected) != 0) {
-        result->status = REPLAY_NOT_PRELOADED;
-        _exit(1);
-    }
-}
-
 static const uint64_t *map_trace(struct replay_result *result, int file)
 {
     struct replay_header header;
@@ -323,9 +242,8 @@ int command_replay_child(int argc, char **argv)
         (void)written;
         return EXIT_USAGE;
     }
-    struct replay_result *result =
-        mmap(NULL, sizeof *result, PROT_READ | PROT_WRITE, MAP_SHARED, REPLAY_RESULT_FILE, 0);
-    if (result == MAP_FAILED)
+    struct replay_result *result = child_map_result(sizeof *result);
+    if (!result)
         return EXIT_FAILED;
     process.result = result;
     switch (argv[1][0]) {
@@ -340,11 +258,14 @@ int command_replay_child(int argc, char **argv)
         break;
     default:
         process.replay = replay_malloc;
-        check_malloc(result, argv[3]);
+        if (!child_find_malloc(result->version, argv[3])) {
+            result->status = REPLAY_NOT_PRELOADED;
+            return EXIT_FAILED;
+        }
     }
     if (process.replay == replay_slate || process.replay == replay_call)
-        set_version(result, slate_version());
-    const uint64_t *words = map_trace(result, REPLAY_TRACE_FILE);
+        child_set_version(result->version, slate_version());
+    const uint64_t *words = map_trace(result, LAUNCH_INPUT_FILE);
     process.header = (const struct replay_header *)words;
     set_up_threads(&process, words, argv[2][0] == '1');
     measure(&process);

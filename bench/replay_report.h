@@ -37,9 +37,8 @@ static inline struct replay_result *replay_runs(const struct replay_report *repo
 void replay_print_trace(const struct replay_report *report, size_t trace, FILE *out);
 void replay_print_summary(const struct replay_report *report, FILE *out);
 
-/* Writes the results as JSON: to a temporary beside `path`, then renamed.  Returns 0; or -1 with a
- * line in `message`. */
-int replay_write_json(const struct replay_report *report, const char *path, char *message,
-                      size_t room);
+/* Writes the results as JSON at `path`.  Returns 0; or -1 after a complaint, and nothing is written
+ * then. */
+int replay_write_json(const struct replay_report *report, const char *path);
 
 #endif

@@ -2,11 +2,10 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "numbers.h"
 #include "replay_report.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum metric { WALL, USER, SYSTEM, CPU, ABOVE, RESIDENT, FAULTS, HUGE, TABLES, METRICS };
 
@@ -20,27 +19,6 @@ static const struct {
 };
 
 enum { NAME_WIDTH = 19, COLUMN_WIDTH = 9 };
-
-static int compare_numbers(const void *left, const void *right)
-{
-    double a = *(const double *)left, b = *(const double *)right;
-    return a < b ? -1 : a > b;
-}
-
-struct spread {
-    double median, least, most;
-};
-
-/* NaN in `values` (no value) makes all three NaN.  Sorts `values`. */
-static struct spread spread_of(double *values, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (isnan(values[i]))
-            return (struct spread){NAN, NAN, NAN};
-    qsort(values, (size_t)count, sizeof *values, compare_numbers);
-    double median = count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-    return (struct spread){median, values[0], values[count - 1]};
-}
 
 static int floor_index(const struct replay_report *report)
 {
@@ -105,14 +83,6 @@ static double ratio_to_base(const struct replay_report *report, size_t trace, si
     return spread_of(values, report->runs).median;
 }
 
-static void print_cell(FILE *out, double value, int decimals)
-{
-    if (isnan(value))
-        fprintf(out, "%*s", COLUMN_WIDTH, "-");
-    else
-        fprintf(out, "%*.*f", COLUMN_WIDTH, decimals, value);
-}
-
 static void print_head(FILE *out, const char *title)
 {
     fprintf(out, "%-*.*s", NAME_WIDTH, NAME_WIDTH, title);
@@ -141,7 +111,7 @@ void replay_print_trace(const struct replay_report *report, size_t trace, FILE *
         }
         for (int metric = 0; metric < METRICS; metric++)
             print_cell(out, spread_over_runs(report, trace, i, (enum metric)metric).median,
-                       columns[metric].decimals);
+                       COLUMN_WIDTH, columns[metric].decimals);
         fputc('\n', out);
     }
     snprintf(title, sizeof title, "x %s", report->allocators->items[report->base].label);
@@ -151,7 +121,7 @@ void replay_print_trace(const struct replay_report *report, size_t trace, FILE *
             continue;
         print_name(out, report, i);
         for (int metric = 0; metric < METRICS; metric++)
-            print_cell(out, ratio_to_base(report, trace, i, (enum metric)metric), 3);
+            print_cell(out, ratio_to_base(report, trace, i, (enum metric)metric), COLUMN_WIDTH, 3);
         fputc('\n', out);
     }
     if (report->runs == 1)
@@ -167,7 +137,8 @@ void replay_print_trace(const struct replay_report *report, size_t trace, FILE *
                 print_name(out, report, i);
             for (int metric = 0; metric < METRICS; metric++) {
                 struct spread spread = spread_over_runs(report, trace, i, (enum metric)metric);
-                print_cell(out, most ? spread.most : spread.least, columns[metric].decimals);
+                print_cell(out, most ? spread.most : spread.least, COLUMN_WIDTH,
+                           columns[metric].decimals);
             }
             fputc('\n', out);
         }
@@ -189,27 +160,6 @@ static double best_peer(const struct replay_report *report, size_t trace, enum m
             best = value;
     }
     return best;
-}
-
-/* What the geometric mean and the worst trace of a ratio come to; traces without a value are left
- * out. */
-struct mean {
-    double logarithms, worst;
-    size_t count;
-};
-
-static void mean_add(struct mean *mean, double ratio)
-{
-    if (isnan(ratio) || ratio <= 0 || isinf(ratio))
-        return;
-    mean->logarithms += log(ratio);
-    mean->worst = mean->count == 0 || ratio > mean->worst ? ratio : mean->worst;
-    mean->count++;
-}
-
-static double mean_value(const struct mean *mean)
-{
-    return mean->count ? exp(mean->logarithms / (double)mean->count) : NAN;
 }
 
 void replay_print_summary(const struct replay_report *report, FILE *out)
@@ -238,11 +188,11 @@ void replay_print_summary(const struct replay_report *report, FILE *out)
         }
         print_name(out, report, i);
         for (int k = 0; k < COMPARED; k++) {
-            print_cell(out, mean_value(&peers[k]), 3);
-            print_cell(out, peers[k].count ? peers[k].worst : NAN, 3);
+            print_cell(out, mean_value(&peers[k]), COLUMN_WIDTH, 3);
+            print_cell(out, peers[k].count ? peers[k].worst : NAN, COLUMN_WIDTH, 3);
         }
-        print_cell(out, mean_value(&base[CPU]), 3);
-        print_cell(out, mean_value(&base[RESIDENT]), 3);
+        print_cell(out, mean_value(&base[CPU]), COLUMN_WIDTH, 3);
+        print_cell(out, mean_value(&base[RESIDENT]), COLUMN_WIDTH, 3);
         fprintf(out, "%7zu\n", traces);
     }
 }

@@ -11,6 +11,8 @@
 #ifndef SLATE_REPLAY_WORDS_H
 #define SLATE_REPLAY_WORDS_H
 
+#include "child.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -90,9 +92,9 @@ struct replay_result {
     double wall_seconds, user_seconds, system_seconds;
     uint64_t resident_kb; /* growth of the peak */
     uint64_t minor_faults;
-    uint64_t anonymous_huge_kb; /* at the end */
-    uint64_t page_table_kb;     /* growth at the end */
-    char version[256];          /* the file that malloc comes from, or slate's version */
+    uint64_t anonymous_huge_kb;        /* at the end */
+    uint64_t page_table_kb;            /* growth at the end */
+    char version[CHILD_VERSION_BYTES]; /* the file that malloc comes from, or slate's version */
 };
 
 #endif
