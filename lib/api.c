@@ -101,15 +101,28 @@ static void *out_of_memory(void)
     return NULL;
 }
 
+/* From this size on (bytes) a block is worth a look through the lists before the heap grows for it.
+ */
+#define ROOM_LEAST ((size_t)64 << 10)
+
+/* What the arena holds back may be what parts the free runs of the pool: a few free blocks on its
+ * lists pin their units. And foreign frees must not wait for ever behind a program that asks only
+ * for large blocks. */
+static void make_room(struct slatei_arena *arena, size_t size)
+{
+    if (size >= ROOM_LEAST && !slatei_pool_fits(size >> SLATE_GRANULE_SHIFT_))
+        slatei_slice_flush_all(arena);
+    else
+        slatei_slice_drain(arena);
+}
+
 static void *allocate(size_t size, bool *zero)
 {
     if (!slatei_arena_owned() && !start())
         return out_of_memory();
     if (size > SLATE_CLASS_MAX) {
-        /* The owner's foreign frees must not wait for ever behind a program that only asks for
-         * large blocks. */
         if (slatei_arena_owned())
-            slatei_slice_drain((struct slatei_arena *)(void *)slate_self_);
+            make_room((struct slatei_arena *)(void *)slate_self_, size);
         void *block = slatei_large_alloc(size, SLATEI_GRANULE, zero);
         return block != NULL ? block : out_of_memory();
     }

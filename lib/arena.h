@@ -33,7 +33,8 @@ struct slatei_arena {
      * parked it. */
     atomic_int state;
     uint32_t returns; /* chain of wholly free units to put back, through their records' next */
-    bool rebuilt;     /* it was an orphan once */
+    uint32_t returned_since; /* granules put back since all lists were flushed */
+    bool rebuilt;            /* it was an orphan once */
     uint64_t slow, flushes, flushed, taken, returned; /* counts for slate_stats */
     /* One a class; used when there are class slices. */
     struct slatei_slice slices[SLATE_CLASSES];

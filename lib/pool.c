@@ -310,6 +310,14 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
     return start;
 }
 
+bool slatei_pool_fits(size_t count)
+{
+    slatei_pool_lock();
+    bool fits = pool.free_granules >= count && best_fit(count) != 0;
+    slatei_pool_unlock();
+    return fits;
+}
+
 /* Returns a run of which `dirty` granules may be in memory.  The answer is the granule behind the
  * run that it is part of now. */
 static size_t put_run(size_t first, size_t count, size_t dirty, bool zero)
@@ -431,6 +439,7 @@ size_t slatei_pool_purge(void)
     size_t high = pool.high << SLATE_GRANULE_SHIFT_;
     if (pool.slice.top < high)
         slatei_policy_purge(&pool.slice, pool.slice.top, high, &bytes);
+    bytes += slatei_reserve_purge(top_granule(), pool.high);
     slatei_pool_unlock();
     return bytes;
 }

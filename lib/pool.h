@@ -24,6 +24,9 @@ void slatei_pool_unlock(void);
  * when there is no room or the system gives no memory. */
 size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *zero);
 
+/* Whether a free run holds `count` granules: else a take would need new ground. */
+bool slatei_pool_fits(size_t count);
+
 /* Puts a run back.  It is the pool's at once.  `zero`: every byte of it is zero. */
 void slatei_pool_put(size_t first, size_t count, bool zero);
 /* The same for a caller that holds the lock. */

@@ -187,3 +187,22 @@ int slatei_reserve_cover(size_t start, size_t span, size_t old_limit, size_t lim
                             last);
     return error;
 }
+
+static size_t purge_table(void *table, size_t size, size_t first, size_t end)
+{
+    size_t page = slatei_os_page_size();
+    char *from = (char *)table + slatei_round_up(first * size, page);
+    char *to = (char *)table + ((end * size) & ~(page - 1));
+    size_t resident = 0;
+    if (from >= to)
+        return 0;
+    slatei_os_resident(from, (size_t)(to - from), &resident);
+    return slatei_os_discard(from, (size_t)(to - from)) == 0 ? resident : 0;
+}
+
+size_t slatei_reserve_purge(size_t first, size_t end)
+{
+    return purge_table(slatei_reserve.map, sizeof *slatei_reserve.map, first, end) +
+           purge_table(slatei_reserve.descriptor, sizeof *slatei_reserve.descriptor, first, end) +
+           purge_table(slatei_reserve.unit_offset, sizeof *slatei_reserve.unit_offset, first, end);
+}

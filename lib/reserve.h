@@ -84,6 +84,10 @@ int slatei_reserve_start(void);
  * changed that matters. */
 int slatei_reserve_cover(size_t start, size_t span, size_t old_limit, size_t limit);
 
+/* Gives back the pages of the tables that tell of nothing but granules [first, end), which are
+ * free.  Returns the bytes that were in memory. */
+size_t slatei_reserve_purge(size_t first, size_t end);
+
 static inline size_t slatei_granule_of(const void *address)
 {
     return (size_t)((const char *)address - slatei_reserve.base) >> SLATE_GRANULE_SHIFT_;

@@ -38,6 +38,8 @@ enum slatei_unit_state { ASLEEP, AVAILABLE, CURRENT };
  * available. */
 #define SPARE 8
 #define PREFETCH 4
+/* All lists are flushed when so many granules have gone back to the pool (4 MiB). */
+#define SETTLE 1024
 
 struct slatei_class slatei_classes[SLATE_CLASSES];
 
@@ -150,6 +152,7 @@ static void send_returns(struct slatei_arena *arena)
         unsigned class_index = record(unit)->unit.class_index;
         arena->front.behind[class_index].units--;
         arena->returned++;
+        arena->returned_since += slatei_classes[class_index].granules;
         slatei_pool_put_locked(unit, slatei_classes[class_index].granules, false);
         unit = next;
     }
@@ -307,6 +310,9 @@ void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
     last->next = NULL;
     put_back_list(arena, class_index, block);
     send_returns(arena);
+    /* When much has become free, what the lists of the other classes hold parts the free runs. */
+    if (arena->returned_since >= SETTLE)
+        slatei_slice_flush_all(arena);
 }
 
 void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block)
@@ -417,6 +423,7 @@ void *slatei_slice_alloc(struct slatei_arena *arena, unsigned class_index)
 
 void slatei_slice_flush_all(struct slatei_arena *arena)
 {
+    arena->returned_since = 0;
     slatei_slice_drain(arena);
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         struct slate_entry_ *entry = &arena->front.entry[i];
