@@ -437,7 +437,9 @@ CHILD_TEST(purge_then_resident)
         if (i % 5 != 0 || i > 200)
             slatei_pool_put(first[i], count[i], false);
     size_t given = slatei_pool_purge();
-    require_equal(before - resident(0, high), given);
+    /* What the tables had above the top comes on top of it. */
+    require_at_least(given, before - resident(0, high));
+    require_at_most(given, before - resident(0, high) + MIB);
     require(given > 0);
     size_t huge = slatei_os_huge_page_size() >> SLATE_GRANULE_SHIFT_;
     bool *live = calloc(high, 1);

@@ -354,10 +354,10 @@ CHILD_TEST(slow_path_drains)
     start(SLATEI_SHARED);
     for (size_t i = 0; i < FOREIGN; i++)
         require((foreign[i] = slate_alloc(64)) != NULL);
+    size_t units = stats_now().classes[slate_class_of_(64)].units;
     pthread_t thread;
     require_equal(pthread_create(&thread, NULL, free_all, NULL), 0);
     pthread_join(thread, NULL);
-    size_t units = stats_now().classes[slate_class_of_(64)].units;
     for (unsigned i = 0; i < FOREIGN; i++)
         require(slate_alloc(64) != NULL);
     require_at_most(stats_now().classes[slate_class_of_(64)].units, units + 8 * SLATEI_GRANULE);
