@@ -144,10 +144,17 @@ void *slate_alloc_slow_(size_t size)
     return allocate(size, &zero);
 }
 
-void *slate_zalloc_slow_(size_t size)
+void *slate_zalloc_any_(size_t size)
 {
-    bool zero;
-    void *block = allocate(size, &zero);
+    bool zero = false;
+    void *block;
+    if (size <= SLATE_STEP_MAX) {
+        block = slate_alloc_inline_(size);
+        if (SLATE_LIKELY_(block != NULL))
+            slate_clear_(block, size);
+        return block;
+    }
+    block = allocate(size, &zero);
     if (block != NULL && zero)
         SLATE_TRACK_ZERO_(block, size);
     else if (block != NULL)
@@ -205,7 +212,7 @@ size_t slate_usable_size_slow_(const void *block)
                                        : slatei_large_usable(block);
 }
 
-void *slate_realloc_slow_(void *block, size_t size)
+static __attribute__((noinline)) void *realloc_slow(void *block, size_t size)
 {
     if (block == NULL)
         return slate_alloc_inline_(size);
@@ -226,6 +233,43 @@ void *slate_realloc_slow_(void *block, size_t size)
     memcpy(moved, block, size < room ? size : room);
     slate_free_inline_(block);
     return moved;
+}
+
+/* 16 bytes at once, which for at most 512 is faster than a call of memcpy; the empty asm keeps the
+ * compiler from making one. */
+static inline void copy_lines(void *to, const void *from, size_t size)
+{
+    slate_line_ *line = (slate_line_ *)to;
+    slate_line_ *end = line + (size + 15) / 16;
+    const slate_line_ *source = (const slate_line_ *)from;
+    for (; line < end; line++, source++) {
+        __asm__("" : "+r"(line));
+        *line = *source;
+    }
+}
+
+/* To the next class of small blocks: one load of the map, a pop, moves of 16 bytes, a push. */
+void *slate_realloc(void *block, size_t size)
+{
+    struct slate_arena_ *arena = slate_self_;
+    uintptr_t offset = (uintptr_t)block - arena->base;
+    if (SLATE_LIKELY_(offset < arena->span)) {
+        uint64_t index = (uint32_t)arena->map[offset >> SLATE_GRANULE_SHIFT_] - arena->tag;
+        if (SLATE_LIKELY_(index < SLATE_STEP_CLASSES && size <= SLATE_STEP_MAX)) {
+            struct slate_entry_ *entry = &arena->entry[index];
+            size_t room = entry->size;
+            /* Shrinking to no less than half stays in place. */
+            if (size <= room && size * 2 >= room)
+                return block;
+            void *moved = slate_alloc_inline_(size);
+            if (SLATE_UNLIKELY_(moved == NULL))
+                return NULL;
+            copy_lines(moved, block, size < room ? size : room);
+            slate_push_(arena, index, block);
+            return moved;
+        }
+    }
+    return realloc_slow(block, size);
 }
 
 #define ALIGNMENT_MOST ((size_t)1 << 30)
@@ -269,8 +313,6 @@ size_t slate_purge(void)
 void *slate_alloc(size_t size) { return slate_alloc_inline_(size); }
 
 void *slate_zalloc(size_t size) { return slate_zalloc_inline_(size); }
-
-void *slate_realloc(void *block, size_t size) { return slate_realloc_inline_(block, size); }
 
 void slate_free(void *block) { slate_free_inline_(block); }
 

@@ -7,7 +7,9 @@
  * interface: programs have it compiled in.  Names that end in an underscore are for these inlines
  * alone.
  *
- * Every function exists twice: inline, and as a real symbol with the same body in the library.
+ * Every function here exists twice: inline, and as a real symbol with the same body in the library.
+ * slate_realloc is not here: its fast way is longer than a call, and inlined it took registers from
+ * the loops around it.
  */
 #ifndef SLATE_INLINE_H
 #define SLATE_INLINE_H
@@ -81,17 +83,14 @@ extern "C" {
 SLATE_API extern __thread struct slate_arena_ *slate_self_ SLATE_TLS_;
 
 SLATE_API void *slate_alloc_slow_(size_t size) __attribute__((malloc, alloc_size(1)));
-SLATE_API void *slate_zalloc_slow_(size_t size) __attribute__((malloc, alloc_size(1)));
-SLATE_API void *slate_realloc_slow_(void *block, size_t size) __attribute__((alloc_size(2)));
+SLATE_API void *slate_zalloc_any_(size_t size) __attribute__((malloc, alloc_size(1)));
 SLATE_API void slate_free_slow_(void *block);
 SLATE_API void slate_flush_(uint64_t index);
 SLATE_API size_t slate_usable_size_slow_(const void *block);
 
-/* 16 bytes, moved or cleared at once; blocks are aligned to them. */
+/* 16 bytes, cleared at once; blocks are aligned to them. */
 typedef long long slate_line_ __attribute__((vector_size(16), may_alias));
 
-/* The empty asm keeps the compiler from making a call of memset or memcpy out of the loop: for at
- * most 512 bytes the loop is faster. */
 /* The index of the lowest set bit; word is not 0.  The compiler's built-in clears the result first,
  * to break a dependency that processors since 2015 do not have. */
 SLATE_TWIN_ uint64_t slate_lowest_(uint64_t word)
@@ -105,6 +104,8 @@ SLATE_TWIN_ uint64_t slate_lowest_(uint64_t word)
 #endif
 }
 
+/* The empty asm keeps the compiler from making a call of memset out of the loop: for at
+ * most 512 bytes the loop is faster. */
 SLATE_TWIN_ void slate_clear_(void *block, size_t size)
 {
     slate_line_ *line = (slate_line_ *)block;
@@ -113,17 +114,6 @@ SLATE_TWIN_ void slate_clear_(void *block, size_t size)
     for (; line < end; line++) {
         __asm__("" : "+r"(line));
         *line = zero;
-    }
-}
-
-SLATE_TWIN_ void slate_copy_(void *to, const void *from, size_t size)
-{
-    slate_line_ *line = (slate_line_ *)to;
-    slate_line_ *end = line + (size + 15) / 16;
-    const slate_line_ *source = (const slate_line_ *)from;
-    for (; line < end; line++, source++) {
-        __asm__("" : "+r"(line));
-        *line = *source;
     }
 }
 
@@ -149,10 +139,11 @@ SLATE_TWIN_ void *slate_alloc_inline_(size_t size)
     return slate_alloc_slow_(size);
 }
 
+/* Clearing pays inline where the size is known; elsewhere the loop would only crowd the caller. */
 SLATE_TWIN_ void *slate_zalloc_inline_(size_t size)
 {
-    if (SLATE_UNLIKELY_(size > SLATE_STEP_MAX))
-        return slate_zalloc_slow_(size);
+    if (!__builtin_constant_p(size) || size > SLATE_STEP_MAX)
+        return slate_zalloc_any_(size);
     void *block = slate_alloc_inline_(size);
     if (SLATE_LIKELY_(block != NULL))
         slate_clear_(block, size);
@@ -185,29 +176,6 @@ SLATE_TWIN_ void slate_free_inline_(void *block)
     slate_free_slow_(block);
 }
 
-SLATE_TWIN_ void *slate_realloc_inline_(void *block, size_t size)
-{
-    struct slate_arena_ *arena = slate_self_;
-    uintptr_t offset = (uintptr_t)block - arena->base;
-    if (SLATE_LIKELY_(offset < arena->span)) {
-        uint64_t index = (uint32_t)arena->map[offset >> SLATE_GRANULE_SHIFT_] - arena->tag;
-        if (SLATE_LIKELY_(index < SLATE_STEP_CLASSES && size <= SLATE_STEP_MAX)) {
-            struct slate_entry_ *entry = &arena->entry[index];
-            size_t room = entry->size;
-            /* Shrinking to no less than half stays in place. */
-            if (size <= room && size * 2 >= room)
-                return block;
-            void *moved = slate_alloc_inline_(size);
-            if (SLATE_UNLIKELY_(moved == NULL))
-                return NULL;
-            slate_copy_(moved, block, size < room ? size : room);
-            slate_push_(arena, index, block);
-            return moved;
-        }
-    }
-    return slate_realloc_slow_(block, size);
-}
-
 SLATE_TWIN_ size_t slate_usable_size_inline_(const void *block)
 {
     const struct slate_arena_ *arena = slate_self_;
@@ -227,11 +195,6 @@ SLATE_TWIN_ size_t slate_usable_size_inline_(const void *block)
 SLATE_INLINE_ void *slate_alloc(size_t size) { return slate_alloc_inline_(size); }
 
 SLATE_INLINE_ void *slate_zalloc(size_t size) { return slate_zalloc_inline_(size); }
-
-SLATE_INLINE_ void *slate_realloc(void *block, size_t size)
-{
-    return slate_realloc_inline_(block, size);
-}
 
 SLATE_INLINE_ void slate_free(void *block) { slate_free_inline_(block); }
 
