@@ -104,13 +104,16 @@ static void *out_of_memory(void)
 /* From this size on (bytes) a block is worth a look through the lists before the heap grows for it.
  */
 #define ROOM_LEAST ((size_t)64 << 10)
+/* Fewer blocks than that pushed since the last look are not worth the next one. */
+#define ROOM_PUSHES 256
 
 /* What the arena holds back may be what parts the free runs of the pool: a few free blocks on its
  * lists pin their units. And foreign frees must not wait for ever behind a program that asks only
  * for large blocks. */
 static void make_room(struct slatei_arena *arena, size_t size)
 {
-    if (size >= ROOM_LEAST && !slatei_pool_fits(size >> SLATE_GRANULE_SHIFT_))
+    if (size >= ROOM_LEAST && slatei_slice_pushes(arena) >= ROOM_PUSHES &&
+        !slatei_pool_fits(size >> SLATE_GRANULE_SHIFT_))
         slatei_slice_flush_all(arena);
     else
         slatei_slice_drain(arena);

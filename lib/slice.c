@@ -324,6 +324,14 @@ void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *b
         slatei_slice_flush(arena, class_index);
 }
 
+size_t slatei_slice_pushes(const struct slatei_arena *arena)
+{
+    size_t pushes = 0;
+    for (unsigned i = 0; i < SLATE_CLASSES; i++)
+        pushes += (size_t)(slatei_classes[i].room - arena->front.behind[i].room);
+    return pushes;
+}
+
 void slatei_slice_drain(struct slatei_arena *arena)
 {
     struct slate_block_ *block = slatei_arena_take_foreign(arena);

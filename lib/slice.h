@@ -38,6 +38,8 @@ void *slatei_slice_alloc_zero(struct slatei_arena *arena, unsigned class_index, 
 void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block);
 /* Keeps the newest blocks of the list and puts the others back into their records. */
 void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index);
+/* How many blocks have been pushed since their classes' last flushes. */
+size_t slatei_slice_pushes(const struct slatei_arena *arena);
 /* Takes in what other threads freed. */
 void slatei_slice_drain(struct slatei_arena *arena);
 /* Puts every free block back into its record and wholly free units back into the pool. */
