@@ -436,9 +436,12 @@ size_t slatei_pool_purge(void)
             at = put_run(found[i], node(found[i])->run.length, node(found[i])->run.dirty,
                          node(found[i])->run.zero);
     }
-    size_t high = pool.high << SLATE_GRANULE_SHIFT_;
-    if (pool.slice.top < high)
-        slatei_policy_purge(&pool.slice, pool.slice.top, high, &bytes);
+    /* The last huge page reaches beyond what was ever carved. */
+    size_t end = slatei_round_up(pool.high << SLATE_GRANULE_SHIFT_, slatei_os_huge_page_size());
+    if (end > pool.slice.limit)
+        end = pool.slice.limit;
+    if (pool.slice.top < end)
+        slatei_policy_purge(&pool.slice, pool.slice.top, end, &bytes);
     bytes += slatei_reserve_purge(top_granule(), pool.high);
     slatei_pool_unlock();
     return bytes;
