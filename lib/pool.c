@@ -391,8 +391,9 @@ bool slatei_pool_resize(size_t first, size_t count, size_t wanted)
 
 #define PURGE_BATCH 32
 
-/* Takes the next dirty runs from granule `*at` on out of the pool.  Called with the lock. */
-static unsigned collect_dirty(size_t *at, uint32_t found[PURGE_BATCH])
+/* Takes the next runs from granule `*at` on that are not known to be zero out of the pool: dirty is
+ * an estimate once a run has been cut.  Called with the lock. */
+static unsigned collect_used(size_t *at, uint32_t found[PURGE_BATCH])
 {
     unsigned count = 0;
     while (*at < top_granule() && count < PURGE_BATCH) {
@@ -401,7 +402,7 @@ static unsigned collect_dirty(size_t *at, uint32_t found[PURGE_BATCH])
         size_t length = 1;
         if (value == SLATEI_MAP_FREE) {
             length = run->run.length;
-            if (run->run.dirty != 0) {
+            if (!run->run.zero) {
                 remove_run(*at);
                 fill_map(*at, length, SLATEI_MAP_BUSY);
                 found[count++] = (uint32_t)*at;
@@ -419,7 +420,7 @@ size_t slatei_pool_purge(void)
     size_t bytes = 0, at = 1;
     uint32_t found[PURGE_BATCH];
     slatei_pool_lock();
-    for (unsigned count; (count = collect_dirty(&at, found)) != 0;) {
+    for (unsigned count; (count = collect_used(&at, found)) != 0;) {
         slatei_pool_unlock();
         for (unsigned i = 0; i < count; i++) {
             struct slatei_descriptor *run = node(found[i]);
