@@ -216,18 +216,22 @@ bool slatei_large_resize(void *block, size_t size)
     return true;
 }
 
-/* Whether pages may move between the two: moved pages keep the advice of where they came from, so a
- * block from the small pages of the pool would stay on small pages for ever. */
-static bool same_pages(const char *from, const char *to, size_t size)
+/* How many bytes at the front of a block have to be copied when it moves; the pages of the rest may
+ * move.  Moved pages keep the advice of where they came from, so those from the small pages of the
+ * pool would stay on small pages for ever. */
+static size_t front_to_copy(const char *from, const char *to, size_t size)
 {
     if (!slatei_in_reserve(from) || !slatei_in_reserve(to))
-        return slatei_in_reserve(from) == slatei_in_reserve(to);
+        return slatei_in_reserve(from) == slatei_in_reserve(to) ? 0 : size;
     size_t small_end = slatei_policy_small_end();
     size_t source = (size_t)(from - slatei_reserve.base),
            target = (size_t)(to - slatei_reserve.base);
-    bool all_small = source + size <= small_end && target + size <= small_end;
-    return all_small || (source >= small_end && target >= small_end &&
-                         (source - target) % slatei_os_huge_page_size() == 0);
+    if (source + size <= small_end && target + size <= small_end)
+        return 0;
+    if (target < small_end || (source - target) % slatei_os_huge_page_size() != 0)
+        return size;
+    size_t front = source < small_end ? small_end - source : 0;
+    return front < size ? front : size;
 }
 
 void *slatei_large_move(void *block, size_t size)
@@ -235,27 +239,34 @@ void *slatei_large_move(void *block, size_t size)
     size_t old = slatei_large_usable(block);
     if (old < MOVE_LEAST || size < old)
         return NULL;
-    void *moved = slatei_large_alloc(size, SLATEI_GRANULE, NULL);
-    if (moved == NULL)
+    char *from = block, *to = slatei_large_alloc(size, SLATEI_GRANULE, NULL);
+    if (to == NULL)
         return NULL;
-    if (!same_pages(block, moved, old) || slatei_os_move(block, moved, old) != 0) {
-        /* The new place is right, only the contents have to be copied. */
-        memcpy(moved, block, old);
-        slatei_large_free(block);
-        return moved;
-    }
-    if (is_run(block))
+    size_t front = front_to_copy(from, to, old);
+    if (front < old && slatei_os_move(from + front, to + front, old - front) != 0)
+        front = old;
+    memcpy(to, from, front);
+    if (!is_run(block))
+        unmap_own(block);
+    else if (front == 0)
         slatei_pool_put(slatei_granule_of(block), run_length(block), true);
     else
-        unmap_own(block);
-    return moved;
+        slatei_large_free(block);
+    return to;
 }
 
-void slatei_large_count(size_t *bytes, size_t *blocks)
+void slatei_large_count(size_t *bytes, size_t *blocks, size_t *resident)
 {
+    *resident = 0;
     pthread_mutex_lock(&lock);
     *bytes = table.bytes;
     *blocks = table.used;
+    for (size_t i = 0; i < table.slots; i++) {
+        size_t of_block = 0;
+        if (table.slot[i].address != NULL)
+            slatei_os_resident(table.slot[i].address, table.slot[i].size, &of_block);
+        *resident += of_block;
+    }
     pthread_mutex_unlock(&lock);
 }
 

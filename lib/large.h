@@ -30,8 +30,8 @@ bool slatei_large_resize(void *block, size_t size);
  * pay, or for want of memory: then nothing has changed. */
 void *slatei_large_move(void *block, size_t size);
 
-/* Bytes in mappings of their own, and how many. */
-void slatei_large_count(size_t *bytes, size_t *blocks);
+/* Bytes in mappings of their own, how many mappings, and how many of the bytes are in memory. */
+void slatei_large_count(size_t *bytes, size_t *blocks, size_t *resident);
 
 /* Around fork. */
 void slatei_large_lock(void);

@@ -276,6 +276,8 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
 {
     size_t start;
     bool is_zero;
+    if (count > pool.slice.span >> SLATE_GRANULE_SHIFT_)
+        return 0;
     slatei_pool_lock();
     uint32_t run = 0;
     if (pool.free_granules >= count)

@@ -165,8 +165,9 @@ static __attribute__((no_sanitize("thread"))) void count(struct slate_stats *sta
         if (arena != NULL)
             add_arena(stats, arena);
     }
-    size_t blocks;
-    slatei_large_count(&stats->own_mappings, &blocks);
+    size_t blocks, resident;
+    slatei_large_count(&stats->own_mappings, &blocks, &resident);
+    stats->absent += stats->own_mappings - resident;
     stats->in_use = stats->large;
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         stats->in_use += stats->classes[i].in_use;

@@ -30,16 +30,18 @@ static void start(enum slatei_policy policy)
 
 static size_t own_bytes(void)
 {
-    size_t bytes, blocks;
-    slatei_large_count(&bytes, &blocks);
+    size_t bytes, blocks, resident;
+    slatei_large_count(&bytes, &blocks, &resident);
+    require_at_most(resident, bytes);
     require((bytes == 0) == (blocks == 0));
     return bytes;
 }
 
 static size_t own_blocks(void)
 {
-    size_t bytes, blocks;
-    slatei_large_count(&bytes, &blocks);
+    size_t bytes, blocks, resident;
+    slatei_large_count(&bytes, &blocks, &resident);
+    require_at_most(resident, bytes);
     return blocks;
 }
 

@@ -155,6 +155,8 @@ SLATE_TWIN_ void slate_push_(struct slate_arena_ *arena, uint64_t index, void *b
 {
     struct slate_entry_ *entry = &arena->entry[index];
     struct slate_block_ *first = (struct slate_block_ *)block;
+    /* A block has at least 16 bytes, whatever the compiler knows of the size asked for. */
+    __asm__("" : "+r"(first));
     first->next = entry->list;
     entry->list = first;
     SLATE_TRACK_FREE_(block, entry->size);
