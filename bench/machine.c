@@ -176,23 +176,24 @@ void machine_print(const struct replay_list *list, char *const *versions, FILE *
     json_t *machine = machine_json(list, versions);
     const json_t *huge = json_object_get(machine, "transparent_huge_pages");
     const json_t *khugepaged = json_object_get(huge, "khugepaged");
-    fprintf(out, "date        %.80s\n", text_of(machine, "date"));
-    fprintf(out, "cpu         %.60s, %lld cores\n", text_of(machine, "cpu"),
+    fprintf(out, "date               %.80s\n", text_of(machine, "date"));
+    fprintf(out, "cpu                %.60s, %lld cores\n", text_of(machine, "cpu"),
             number_of(machine, "cores"));
-    fprintf(out, "kernel      %.80s\n", text_of(machine, "kernel"));
-    fprintf(out, "memory      %.1f GiB, pages of %lld KiB, overcommit_memory %.10s\n",
+    fprintf(out, "kernel             %.80s\n", text_of(machine, "kernel"));
+    fprintf(out, "memory             %.1f GiB, pages of %lld KiB, overcommit_memory %.10s\n",
             (double)number_of(machine, "memory_kb") / (1 << 20),
             number_of(machine, "page_bytes") / 1024, text_of(machine, "overcommit_memory"));
-    fprintf(out, "huge pages  enabled %.20s, defrag %.20s, of %.20s bytes\n",
+    fprintf(out, "huge pages         enabled %.20s, defrag %.20s, of %.20s bytes\n",
             text_of(huge, "enabled"), text_of(huge, "defrag"), text_of(huge, "hpage_pmd_size"));
-    fprintf(out, "khugepaged  defrag %.10s, max_ptes_none %.10s, scan_sleep_millisecs %.10s\n",
+    fprintf(out,
+            "khugepaged         defrag %.10s, max_ptes_none %.10s, scan_sleep_millisecs %.10s\n",
             text_of(khugepaged, "defrag"), text_of(khugepaged, "max_ptes_none"),
             text_of(khugepaged, "scan_sleep_millisecs"));
-    fprintf(out, "slate       %.20s\nlibc        %.40s\n", text_of(machine, "slate"),
+    fprintf(out, "slate              %.20s\nlibc               %.40s\n", text_of(machine, "slate"),
             text_of(machine, "libc"));
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].library[0])
-            fprintf(out, "%-11.24s %.60s\n", list->items[i].label,
+            fprintf(out, "%-18.18s %.60s\n", list->items[i].label,
                     versions[i] ? versions[i] : "never ran");
     json_decref(machine);
 }

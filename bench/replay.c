@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE 1
 #include "commands.h"
+#include "machine.h"
 #include "output.h"
 #include "replay_encode.h"
 #include "replay_report.h"
@@ -26,6 +27,7 @@ struct options {
     const char *with;
     const char *base;
     const char *json;
+    const char *table;
     int runs;
     enum touch touch;
     bool check_all;
@@ -37,18 +39,23 @@ struct progress {
     size_t done, total;
 };
 
+static const char all_allocators[] = "floor,slate:never,slate:always,slate:switch,slate:shared,"
+                                     "glibc,glibc+thp,found";
+
 static const char help_text[] =
     "usage: slate replay [OPTION]... TRACE...\n"
     "Replays recorded traces on several allocators and compares time, memory and faults.\n"
     "\n"
     "  --with LIST       allocators, separated by commas: slate[:POLICY][:NAME=VALUE]...,\n"
     "                    call[:POLICY][:NAME=VALUE]..., glibc, glibc+thp, mimalloc, jemalloc,\n"
-    "                    tcmalloc, floor, path:FILE; LABEL= before one names it (default: all "
-    "found)\n"
+    "                    tcmalloc, floor, path:FILE; LABEL= before one names it; found: the known\n"
+    "                    libraries that are installed; all: the default, slate's policies, glibc\n"
+    "                    and what is found\n"
     "  --base NAME       the allocator that ratios are taken against (default: glibc, else the "
     "first)\n"
     "  --runs N          timed runs of each, after one warm-up (default: 5)\n"
     "  --json FILE       write all runs as JSON\n"
+    "  --table FILE      write the machine and one table of everything, as text\n"
     "  --touch WHEN      touch as much memory as needed before all runs, the first or none\n"
     "                    (default: all)\n"
     "  --check           check every byte of every block (slow)\n"
@@ -69,15 +76,12 @@ static long parse_number(const char *text, long least, long most)
 /* Returns -1 to go on, or the exit code. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {{"with", required_argument, NULL, 'w'},
-                                          {"base", required_argument, NULL, 'b'},
-                                          {"runs", required_argument, NULL, 'r'},
-                                          {"json", required_argument, NULL, 'j'},
-                                          {"touch", required_argument, NULL, 't'},
-                                          {"check", no_argument, NULL, 'c'},
-                                          {"list", no_argument, NULL, 'l'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {
+        {"with", required_argument, NULL, 'w'},  {"base", required_argument, NULL, 'b'},
+        {"runs", required_argument, NULL, 'r'},  {"json", required_argument, NULL, 'j'},
+        {"table", required_argument, NULL, 'T'}, {"touch", required_argument, NULL, 't'},
+        {"check", no_argument, NULL, 'c'},       {"list", no_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
@@ -97,6 +101,9 @@ static int parse_options(int argc, char **argv, struct options *options)
             break;
         case 'j':
             options->json = optarg;
+            break;
+        case 'T':
+            options->table = optarg;
             break;
         case 't':
             if (strcmp(optarg, "all") == 0) {
@@ -336,6 +343,17 @@ static int choose_base(const struct options *options, struct replay_report *repo
     return 0;
 }
 
+static int write_table(const struct replay_report *report, const char *path)
+{
+    struct output output;
+    if (output_begin(&output, path) < 0)
+        return -1;
+    machine_print(report->allocators, report->versions, output.file);
+    fputc('\n', output.file);
+    replay_print_all(report, output.file);
+    return output_end(&output, true);
+}
+
 static int replay_all(const struct options *options, struct replay_report *report, char **paths)
 {
     size_t rounds = report->trace_count * (size_t)(options->runs + 1);
@@ -352,6 +370,8 @@ static int replay_all(const struct options *options, struct replay_report *repor
     if (report->trace_count > 1)
         replay_print_summary(report, stdout);
     if (options->json && replay_write_json(report, options->json) < 0)
+        return EXIT_FAILED;
+    if (options->table && write_table(report, options->table) < 0)
         return EXIT_FAILED;
     return code;
 }
@@ -370,7 +390,7 @@ int command_replay(int argc, char **argv)
         return code;
     char message[PATH_MAX + 256];
     struct replay_list list;
-    if (replay_list_parse(options.with, &list, message, sizeof message) < 0) {
+    if (replay_list_parse(options.with, all_allocators, &list, message, sizeof message) < 0) {
         complain("replay: %s", message);
         replay_list_free(&list);
         return EXIT_USAGE;
@@ -385,6 +405,7 @@ int command_replay(int argc, char **argv)
         complain("replay: a trace is missing; slate replay --help says more");
     } else if (choose_base(&options, &report) == 0 &&
                (!options.json || output_is_possible(options.json)) &&
+               (!options.table || output_is_possible(options.table)) &&
                check_traces(argv + optind, report.trace_count)) {
         if (prepare_report(&report, argv + optind)) {
             code = replay_all(&options, &report, argv + optind);

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* slate's page policies, in the order in which they are compared by default. */
+/* slate's page policies. */
 static const char *const policies[] = {"never", "always", "switch", "shared"};
 
 /* Malloc libraries known by name, with the file names to look for, best first. */
@@ -38,6 +38,7 @@ enum {
 
 struct parser {
     struct replay_list *list;
+    const char *all; /* what "all" stands for */
     char *message;
     size_t room;
 };
@@ -285,22 +286,14 @@ static int parse_item(struct parser *parser, const char *label, char *text)
         return parse_slate(parser, name, rest, KIND_CALL);
     return fail(parser,
                 "unknown allocator \"%s\"; allowed: slate[:POLICY][:NAME=VALUE], call[:POLICY], "
-                "glibc, glibc+thp, mimalloc, jemalloc, tcmalloc, floor, path:FILE",
-                name);
+                "glibc, glibc+thp, mimalloc, jemalloc, tcmalloc, floor, path:FILE, found, all",
+                word);
 }
 
-static int parse_default(struct parser *parser)
+/* "found": the known libraries that are installed. */
+static int add_found(struct parser *parser)
 {
-    char found[PATH_MAX], text[64];
-    if (!add(parser, "floor", KIND_FLOOR))
-        return -1;
-    for (int i = 0; i < POLICY_COUNT; i++) {
-        snprintf(text, sizeof text, "slate:%s", policies[i]);
-        if (parse_item(parser, NULL, text) < 0)
-            return -1;
-    }
-    if (add_glibc(parser, "glibc", false) < 0 || add_glibc(parser, "glibc+thp", true) < 0)
-        return -1;
+    char found[PATH_MAX];
     for (size_t i = 0; i < KNOWN_COUNT; i++)
         if (find_known(i, found) && add_library(parser, known_libraries[i].name, found) < 0)
             return -1;
@@ -314,27 +307,36 @@ static char *label_end(char *item)
     return item[length] == '=' ? item + length : NULL;
 }
 
-int replay_list_parse(const char *text, struct replay_list *list, char *message, size_t room)
+static int parse_text(struct parser *parser, const char *text)
 {
-    struct parser parser = {.list = list, .message = message, .room = room};
-    *list = (struct replay_list){NULL, 0};
-    if (!text)
-        return parse_default(&parser);
     char *copy = strdup(text);
     if (!copy)
-        return fail(&parser, "out of memory");
+        return fail(parser, "out of memory");
     int result = 0;
     for (char *rest = copy, *item; result == 0 && (item = strsep(&rest, ","));) {
         char *equals = label_end(item);
         if (equals)
             *equals = '\0';
         if (!*item || (equals && !equals[1]))
-            result = fail(&parser, "an allocator's name is empty in \"%s\"", text);
+            result = fail(parser, "an allocator's name is empty in \"%s\"", text);
+        else if (!equals && parser->all && strcmp(item, "all") == 0)
+            result = parse_text(&(struct parser){parser->list, NULL, parser->message, parser->room},
+                                parser->all);
+        else if (!equals && strcmp(item, "found") == 0)
+            result = add_found(parser);
         else
-            result = parse_item(&parser, equals ? item : NULL, equals ? equals + 1 : item);
+            result = parse_item(parser, equals ? item : NULL, equals ? equals + 1 : item);
     }
     free(copy);
     return result;
+}
+
+int replay_list_parse(const char *text, const char *all, struct replay_list *list, char *message,
+                      size_t room)
+{
+    struct parser parser = {.list = list, .all = all, .message = message, .room = room};
+    *list = (struct replay_list){NULL, 0};
+    return parse_text(&parser, text ? text : "all");
 }
 
 void replay_list_free(struct replay_list *list)

@@ -24,9 +24,11 @@ struct replay_list {
     size_t count;
 };
 
-/* Takes the LIST of --with apart, or makes the list of all that are found if `text` is NULL.
- * Returns 0; or -1 with one line in `message`. */
-int replay_list_parse(const char *text, struct replay_list *list, char *message, size_t room);
+/* Takes the LIST of --with apart; NULL is "all".  `all` is the list that "all" stands for; in it
+ * "found" stands for the known libraries that are installed.  Returns 0; or -1 with one line in
+ * `message`. */
+int replay_list_parse(const char *text, const char *all, struct replay_list *list, char *message,
+                      size_t room);
 void replay_list_free(struct replay_list *list);
 
 /* The item with that label, or -1. */

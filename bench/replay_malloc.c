@@ -2,25 +2,9 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#include <stdlib.h>
+#include "interface_malloc.h"
 
 #define REPLAY_NAME replay_malloc
 #define REPLAY_FLOOR 0
-#define ALLOCATE(size) malloc(size)
-#define ALLOCATE_ZERO(size) calloc(1, size)
-#define ALLOCATE_ALIGNED(log2, size) allocate_aligned(log2, size)
-/* A realloc to 0 bytes may free; the trace means a block. */
-#define REALLOCATE(block, size) realloc(block, (size) ? (size) : 1)
-#define FREE(block) free(block)
-
-/* posix_memalign takes any size, which aligned_alloc need not. */
-static void *allocate_aligned(unsigned log2, size_t size)
-{
-    void *block = NULL;
-    size_t alignment = (size_t)1 << log2;
-    if (alignment < sizeof(void *))
-        alignment = sizeof(void *);
-    return posix_memalign(&block, alignment, size) == 0 ? block : NULL;
-}
 
 #include "replay_loop.h"

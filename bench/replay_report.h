@@ -37,6 +37,9 @@ static inline struct replay_result *replay_runs(const struct replay_report *repo
 void replay_print_trace(const struct replay_report *report, size_t trace, FILE *out);
 void replay_print_summary(const struct replay_report *report, FILE *out);
 
+/* One table of all traces and allocators, and the summary. */
+void replay_print_all(const struct replay_report *report, FILE *out);
+
 /* Writes the results as JSON at `path`.  Returns 0; or -1 after a complaint, and nothing is written
  * then. */
 int replay_write_json(const struct replay_report *report, const char *path);

@@ -196,3 +196,42 @@ void replay_print_summary(const struct replay_report *report, FILE *out)
         fprintf(out, "%7zu\n", traces);
     }
 }
+
+/* ---- everything at once ---- */
+
+void replay_print_all(const struct replay_report *report, FILE *out)
+{
+    static const enum metric shown[] = {CPU, ABOVE, RESIDENT, FAULTS, HUGE, TABLES};
+    static const enum metric compared[] = {CPU, ABOVE, RESIDENT};
+    enum {
+        SHOWN = sizeof shown / sizeof shown[0],
+        COMPARED = sizeof compared / sizeof compared[0]
+    };
+    fprintf(out, "Medians of %d run%s; x: against the best peer on the trace.\n", report->runs,
+            report->runs == 1 ? "" : "s");
+    for (size_t trace = 0; trace < report->trace_count; trace++) {
+        fprintf(out, "\n%-*.*s", NAME_WIDTH, NAME_WIDTH - 1, report->trace_names[trace]);
+        for (int k = 0; k < SHOWN; k++)
+            fprintf(out, "%*s", COLUMN_WIDTH, columns[shown[k]].title);
+        fprintf(out, "%*s%*s%*s\n", COLUMN_WIDTH, "x cpu", COLUMN_WIDTH, "x above", COLUMN_WIDTH,
+                "x RSS");
+        for (size_t i = 0; i < report->allocators->count; i++) {
+            print_name(out, report, i);
+            if (*replay_failed(report, trace, i)) {
+                fputs("   failed\n", out);
+                continue;
+            }
+            for (int k = 0; k < SHOWN; k++)
+                print_cell(out, spread_over_runs(report, trace, i, shown[k]).median, COLUMN_WIDTH,
+                           columns[shown[k]].decimals);
+            for (int k = 0; k < COMPARED; k++)
+                print_cell(out,
+                           spread_over_runs(report, trace, i, compared[k]).median /
+                               best_peer(report, trace, compared[k]),
+                           COLUMN_WIDTH, 3);
+            fputc('\n', out);
+        }
+    }
+    if (report->trace_count > 1)
+        replay_print_summary(report, out);
+}
