@@ -28,10 +28,11 @@ enum slatei_unit_state { ASLEEP, AVAILABLE, CURRENT };
 #define BLOCKS 32
 /* A used-up unit is looked at again once 1/16 of it is free. */
 #define READY 16
-/* A flush comes every 512 pushes or 64 KiB, and keeps a quarter of that. */
-#define ROOM_BLOCKS 512
-#define ROOM_BYTES ((size_t)64 << 10)
-#define ROOM_LEAST 4
+/* A flush comes every 1,024 pushes or 512 KiB, and keeps half of that: programs free and allocate
+ * in waves, and what a smaller list puts back it takes again at once. */
+#define ROOM_BLOCKS 1024
+#define ROOM_BYTES ((size_t)512 << 10)
+#define ROOM_LEAST 32
 /* The lowest of so many available units is taken next. */
 #define CHOICE 9
 /* One wholly free unit of at most this size (granules) stays with a class that has no other
@@ -85,11 +86,11 @@ void slatei_slice_start(void)
         class->capacity = (uint16_t)(capacity < bits ? capacity : bits);
         class->ready = class->capacity / READY != 0 ? class->capacity / READY : 1;
         class->reciprocal = (uint32_t)((UINT32_MAX + size) / size);
-        size_t room = ROOM_BYTES / size, keep = room / 4;
+        size_t room = ROOM_BYTES / size, keep = room / 2;
         if (room > ROOM_BLOCKS)
             room = ROOM_BLOCKS;
-        if (keep > ROOM_BLOCKS / 4)
-            keep = ROOM_BLOCKS / 4;
+        if (keep > ROOM_BLOCKS / 2)
+            keep = ROOM_BLOCKS / 2;
         class->room = (int32_t)(room < ROOM_LEAST ? ROOM_LEAST : room);
         class->keep = (uint16_t)(keep == 0 ? 1 : keep);
         if (slatei_settings.order == SLATEI_LIFO)

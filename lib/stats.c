@@ -20,8 +20,11 @@ static atomic_bool started;
 
 void slatei_stats_start(void) { atomic_store_explicit(&started, true, memory_order_release); }
 
-/* Other threads may be changing the bits: then the count is a little off, which the header says. */
-static __attribute__((no_sanitize("thread"))) size_t free_places(size_t unit, unsigned capacity)
+/* Reads what running threads may be changing, each field of one word: then a count is a little off,
+ * which the header says. */
+#define NEAR_THE_TRUTH __attribute__((no_sanitize("thread"), noinline))
+
+static NEAR_THE_TRUTH size_t free_places(size_t unit, unsigned capacity)
 {
     const uint64_t *bits = slatei_slice_bits(unit);
     size_t count = 0;
@@ -30,7 +33,7 @@ static __attribute__((no_sanitize("thread"))) size_t free_places(size_t unit, un
     return count;
 }
 
-static size_t add_unit(struct slate_stats *stats, size_t unit, unsigned class_index)
+static NEAR_THE_TRUTH size_t add_unit(struct slate_stats *stats, size_t unit, unsigned class_index)
 {
     const struct slatei_class *class = &slatei_classes[class_index];
     struct slate_class_stats *of_class = &stats->classes[class_index];
@@ -46,7 +49,7 @@ static size_t add_unit(struct slate_stats *stats, size_t unit, unsigned class_in
 
 /* Granules [first, end): runs and units without a gap.  The caller sees to it that none comes or
  * goes. */
-static void walk(struct slate_stats *stats, size_t first, size_t end)
+static NEAR_THE_TRUTH void walk(struct slate_stats *stats, size_t first, size_t end)
 {
     for (size_t granule = first; granule < end;) {
         unsigned value = slatei_reserve.map[granule] & SLATEI_MAP_MASK;
@@ -112,7 +115,7 @@ static void add_tables(struct slate_stats *stats, size_t first, size_t bytes)
     stats->tables += resident_of_table(slatei_reserve.unit_offset, 1, first, end);
 }
 
-static void add_slice(struct slate_stats *stats, const struct slatei_slice *slice)
+static NEAR_THE_TRUTH void add_slice(struct slate_stats *stats, const struct slatei_slice *slice)
 {
     size_t first = slatei_granule_of(slice->base);
     size_t top = slice->top;
@@ -123,7 +126,7 @@ static void add_slice(struct slate_stats *stats, const struct slatei_slice *slic
     add_tables(stats, first, top);
 }
 
-static void add_arena(struct slate_stats *stats, struct slatei_arena *arena)
+static NEAR_THE_TRUTH void add_arena(struct slate_stats *stats, struct slatei_arena *arena)
 {
     bool own = &arena->front == slate_self_;
     stats->arenas++;
@@ -140,7 +143,7 @@ static void add_arena(struct slate_stats *stats, struct slatei_arena *arena)
     stats->tables += resident_of(arena, SLATEI_ARENA_STRIDE);
 }
 
-static __attribute__((no_sanitize("thread"))) void count(struct slate_stats *stats)
+static NEAR_THE_TRUTH void count(struct slate_stats *stats)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++)
         stats->classes[i].size = slate_class_size_(i);
