@@ -33,13 +33,15 @@ static void *load(void *argument)
             tagged_end(*slot);
             *slot = tagged_make(&state, random_size(&state));
         }
-        pthread_mutex_lock(&loader->lock);
-        for (unsigned i = 0; i < 16; i++) {
-            struct tagged **slot = &loader->held[random_below(&state, HELD)];
-            tagged_end(*slot);
-            *slot = tagged_make(&state, random_size(&state));
+        /* While the process forks, everything but these goes on. */
+        if (pthread_mutex_trylock(&loader->lock) == 0) {
+            for (unsigned i = 0; i < 16; i++) {
+                struct tagged **slot = &loader->held[random_below(&state, HELD)];
+                tagged_end(*slot);
+                *slot = tagged_make(&state, random_size(&state));
+            }
+            pthread_mutex_unlock(&loader->lock);
         }
-        pthread_mutex_unlock(&loader->lock);
         atomic_fetch_add_explicit(&rounds, 1, memory_order_relaxed);
     }
     for (unsigned i = 0; i < 64; i++)
