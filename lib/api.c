@@ -113,7 +113,7 @@ static void *out_of_memory(void)
 static void make_room(struct slatei_arena *arena, size_t size)
 {
     if (size >= ROOM_LEAST && slatei_slice_pushes(arena) >= ROOM_PUSHES &&
-        !slatei_pool_fits(size >> SLATE_GRANULE_SHIFT_))
+        !slatei_pool_fits((size + SLATEI_GRANULE - 1) >> SLATE_GRANULE_SHIFT_))
         slatei_slice_flush_all(arena);
     else
         slatei_slice_drain(arena);
@@ -123,13 +123,20 @@ static void *allocate(size_t size, bool *zero)
 {
     if (!slatei_arena_owned() && !start())
         return out_of_memory();
+    struct slatei_arena *arena = slatei_arena_enter();
     if (size > SLATE_CLASS_MAX) {
-        if (slatei_arena_owned())
-            make_room((struct slatei_arena *)(void *)slate_self_, size);
-        void *block = slatei_large_alloc(size, SLATEI_GRANULE, zero);
+        void *block = NULL;
+        if (arena != NULL) {
+            block = slatei_large_take_spare(arena, size);
+            if (block == NULL)
+                make_room(arena, size);
+            slatei_arena_leave(arena);
+        }
+        *zero = false;
+        if (block == NULL)
+            block = slatei_large_alloc(size, SLATEI_GRANULE, zero);
         return block != NULL ? block : out_of_memory();
     }
-    struct slatei_arena *arena = slatei_arena_enter();
     if (arena == NULL)
         return out_of_memory();
     unsigned class_index = slate_class_of_(size);
@@ -196,7 +203,8 @@ void slate_free_slow_(void *block)
     if (class_index < SLATE_CLASSES) {
         SLATE_TRACK_FREE_(block, slate_class_size_(class_index));
         free_foreign(block);
-    } else {
+    } else if (!slatei_arena_owned() ||
+               !slatei_large_keep_spare((struct slatei_arena *)(void *)slate_self_, block)) {
         slatei_large_free(block);
     }
 }

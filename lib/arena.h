@@ -13,6 +13,14 @@
 #include "policy.h"
 #include "reserve.h"
 
+/* Runs of up to 64 KiB that the arena keeps for the next large block of the same length, so that
+ * programs that make and end many such blocks do not wait for the pool's lock: two of a length, 256
+ * KiB in all. */
+#define SLATEI_SPARE_LEAST (SLATE_CLASS_MAX / SLATEI_GRANULE + 1) /* granules */
+#define SLATEI_SPARE_MOST ((size_t)16)
+#define SLATEI_SPARE_EACH 2
+#define SLATEI_SPARE_ALL 64
+
 enum slatei_arena_state {
     SLATEI_ARENA_NEW,      /* never used */
     SLATEI_ARENA_CLAIMED,  /* somebody's */
@@ -33,6 +41,10 @@ struct slatei_arena {
      * parked it. */
     atomic_int state;
     uint32_t returns; /* chain of wholly free units to put back, through their records' next */
+    /* First granules of kept runs by length; 0 none.  They are large blocks in the map and in their
+     * descriptors still. spare_granules == sum of their lengths <= SLATEI_SPARE_ALL */
+    uint32_t spare[SLATEI_SPARE_MOST - SLATEI_SPARE_LEAST + 1][SLATEI_SPARE_EACH];
+    uint32_t spare_granules;
     uint32_t returned_since; /* granules put back since all lists were flushed */
     bool rebuilt;            /* it was an orphan once */
     uint64_t slow, flushes, flushed, taken, returned; /* counts for slate_stats */

@@ -181,6 +181,64 @@ void *slatei_large_alloc(size_t size, size_t alignment, bool *zero)
     return map_own(slatei_round_up(size, slatei_os_page_size()), alignment);
 }
 
+/* ---- kept runs */
+
+void *slatei_large_take_spare(struct slatei_arena *arena, size_t size)
+{
+    size_t granules = granules_of(size);
+    if (granules < SLATEI_SPARE_LEAST || granules > SLATEI_SPARE_MOST || arena->spare_granules == 0)
+        return NULL;
+    uint32_t *spare = arena->spare[granules - SLATEI_SPARE_LEAST];
+    for (unsigned i = SLATEI_SPARE_EACH; i-- > 0;)
+        if (spare[i] != 0) {
+            void *block = slatei_address_of(spare[i]);
+            spare[i] = 0;
+            arena->spare_granules -= (uint32_t)granules;
+            SLATE_TRACK_ALLOC_(block, granules << SLATE_GRANULE_SHIFT_);
+            return block;
+        }
+    return NULL;
+}
+
+bool slatei_large_keep_spare(struct slatei_arena *arena, void *block)
+{
+    if (!is_run(block))
+        return false;
+    size_t granules = run_length(block);
+    if (granules < SLATEI_SPARE_LEAST || granules > SLATEI_SPARE_MOST ||
+        arena->spare_granules + granules > SLATEI_SPARE_ALL)
+        return false;
+    uint32_t *spare = arena->spare[granules - SLATEI_SPARE_LEAST];
+    uint32_t first = (uint32_t)slatei_granule_of(block);
+    for (unsigned i = 0; i < SLATEI_SPARE_EACH; i++)
+        if (spare[i] == first)
+            return true; /* freed twice: it is kept once */
+    for (unsigned i = 0; i < SLATEI_SPARE_EACH; i++)
+        if (spare[i] == 0) {
+            spare[i] = first;
+            arena->spare_granules += (uint32_t)granules;
+            SLATE_TRACK_FREE_(block, granules << SLATE_GRANULE_SHIFT_);
+            return true;
+        }
+    return false;
+}
+
+void slatei_large_release_spares(struct slatei_arena *arena)
+{
+    if (arena->spare_granules == 0)
+        return;
+    arena->spare_granules = 0;
+    slatei_pool_lock();
+    for (size_t length = SLATEI_SPARE_LEAST; length <= SLATEI_SPARE_MOST; length++)
+        for (unsigned i = 0; i < SLATEI_SPARE_EACH; i++) {
+            uint32_t *spare = &arena->spare[length - SLATEI_SPARE_LEAST][i];
+            if (*spare != 0)
+                slatei_pool_put_locked(*spare, length, false);
+            *spare = 0;
+        }
+    slatei_pool_unlock();
+}
+
 size_t slatei_large_usable(const void *block)
 {
     if (is_run(block))

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "arena.h"
+
 /* A block of at least `size` bytes, which is above 0, aligned to `alignment` bytes, a power of two.
  * `zero` (may be NULL) receives whether all of it is zero.  NULL when the system gives no memory.
  */
@@ -21,6 +23,13 @@ size_t slatei_large_usable(const void *block);
 
 /* Ends a block.  False if it is not a large block. */
 bool slatei_large_free(void *block);
+
+/* A large block of that size that the arena kept, for the arena's owner; NULL if it has none. */
+void *slatei_large_take_spare(struct slatei_arena *arena, size_t size);
+/* Keeps a large block that has ended, for the arena's owner.  False if it does not. */
+bool slatei_large_keep_spare(struct slatei_arena *arena, void *block);
+/* Puts all kept blocks back into the pool, for the arena's owner. */
+void slatei_large_release_spares(struct slatei_arena *arena);
 
 /* Makes the block at least `size` bytes long where it is.  False when that cannot be. */
 bool slatei_large_resize(void *block, size_t size);

@@ -13,6 +13,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* For a function that reads what other threads may be writing, and can live with what it finds. */
+#define SLATEI_UNSYNCHRONISED __attribute__((no_sanitize("thread")))
+
 /* Asks the kernel for the sizes below; the first call has to be made before any other function is
  * used, and is not thread-safe. */
 void slatei_os_start(void);

@@ -33,7 +33,7 @@ struct slatei_descriptor {
         struct {
             uint32_t left, right; /* children in the tree of free runs, granule numbers; 0 none */
             uint32_t length;      /* granules */
-            uint32_t dirty;       /* of these, at most so many pages are in memory */
+            uint32_t dirty;       /* an estimate of how many of them are in memory */
             bool zero;            /* every byte is zero */
         } run;
         struct {

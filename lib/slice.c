@@ -12,6 +12,9 @@
  */
 #include "slice.h"
 
+#include <string.h>
+
+#include "large.h"
 #include "os.h"
 #include "pool.h"
 #include "report.h"
@@ -433,6 +436,7 @@ void *slatei_slice_alloc(struct slatei_arena *arena, unsigned class_index)
 void slatei_slice_flush_all(struct slatei_arena *arena)
 {
     arena->returned_since = 0;
+    slatei_large_release_spares(arena);
     slatei_slice_drain(arena);
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         struct slate_entry_ *entry = &arena->front.entry[i];
@@ -504,7 +508,9 @@ static size_t purge_unit(const struct slatei_slice *slice, size_t unit, unsigned
     return given;
 }
 
-static size_t purge_range(struct slatei_arena *arena, const struct slatei_slice *slice)
+/* Others may take and put runs of the pool meanwhile; granules of this arena stay what they are. */
+static SLATEI_UNSYNCHRONISED size_t purge_range(struct slatei_arena *arena,
+                                                const struct slatei_slice *slice)
 {
     size_t granule = slatei_granule_of(slice->base),
            end = granule + (slice->top >> SLATE_GRANULE_SHIFT_);
@@ -605,6 +611,8 @@ static void rebuild_arena(struct slatei_arena *arena)
 {
     arena->returns = 0;
     arena->rebuilt = true;
+    arena->spare_granules = 0; /* they are lost, like the lists */
+    memset(arena->spare, 0, sizeof arena->spare);
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         arena->front.entry[i].list = NULL;
         arena->front.entry[i].word = 0;

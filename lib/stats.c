@@ -22,9 +22,7 @@ void slatei_stats_start(void) { atomic_store_explicit(&started, true, memory_ord
 
 /* Reads what running threads may be changing, each field of one word: then a count is a little off,
  * which the header says. */
-#define NEAR_THE_TRUTH __attribute__((no_sanitize("thread"), noinline))
-
-static NEAR_THE_TRUTH size_t free_places(size_t unit, unsigned capacity)
+static SLATEI_UNSYNCHRONISED size_t free_places(size_t unit, unsigned capacity)
 {
     const uint64_t *bits = slatei_slice_bits(unit);
     size_t count = 0;
@@ -33,7 +31,8 @@ static NEAR_THE_TRUTH size_t free_places(size_t unit, unsigned capacity)
     return count;
 }
 
-static NEAR_THE_TRUTH size_t add_unit(struct slate_stats *stats, size_t unit, unsigned class_index)
+static SLATEI_UNSYNCHRONISED size_t add_unit(struct slate_stats *stats, size_t unit,
+                                             unsigned class_index)
 {
     const struct slatei_class *class = &slatei_classes[class_index];
     struct slate_class_stats *of_class = &stats->classes[class_index];
@@ -49,7 +48,7 @@ static NEAR_THE_TRUTH size_t add_unit(struct slate_stats *stats, size_t unit, un
 
 /* Granules [first, end): runs and units without a gap.  The caller sees to it that none comes or
  * goes. */
-static NEAR_THE_TRUTH void walk(struct slate_stats *stats, size_t first, size_t end)
+static SLATEI_UNSYNCHRONISED void walk(struct slate_stats *stats, size_t first, size_t end)
 {
     for (size_t granule = first; granule < end;) {
         unsigned value = slatei_reserve.map[granule] & SLATEI_MAP_MASK;
@@ -72,7 +71,8 @@ static NEAR_THE_TRUTH void walk(struct slate_stats *stats, size_t first, size_t 
 }
 
 /* The lists and words of an arena hold free places that no bit tells of. */
-static void add_own_lists(struct slate_stats *stats, const struct slatei_arena *arena)
+static SLATEI_UNSYNCHRONISED void add_own_lists(struct slate_stats *stats,
+                                                const struct slatei_arena *arena)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         struct slate_class_stats *of_class = &stats->classes[i];
@@ -85,6 +85,9 @@ static void add_own_lists(struct slate_stats *stats, const struct slatei_arena *
         of_class->free_unit += in_word;
         of_class->in_use -= listed + in_word;
     }
+    size_t spare = (size_t)arena->spare_granules << SLATE_GRANULE_SHIFT_;
+    stats->large -= spare;
+    stats->free_runs += spare;
 }
 
 static size_t resident_of(const void *from, size_t size)
@@ -115,7 +118,8 @@ static void add_tables(struct slate_stats *stats, size_t first, size_t bytes)
     stats->tables += resident_of_table(slatei_reserve.unit_offset, 1, first, end);
 }
 
-static NEAR_THE_TRUTH void add_slice(struct slate_stats *stats, const struct slatei_slice *slice)
+static SLATEI_UNSYNCHRONISED void add_slice(struct slate_stats *stats,
+                                            const struct slatei_slice *slice)
 {
     size_t first = slatei_granule_of(slice->base);
     size_t top = slice->top;
@@ -126,7 +130,7 @@ static NEAR_THE_TRUTH void add_slice(struct slate_stats *stats, const struct sla
     add_tables(stats, first, top);
 }
 
-static NEAR_THE_TRUTH void add_arena(struct slate_stats *stats, struct slatei_arena *arena)
+static SLATEI_UNSYNCHRONISED void add_arena(struct slate_stats *stats, struct slatei_arena *arena)
 {
     bool own = &arena->front == slate_self_;
     stats->arenas++;
@@ -143,7 +147,7 @@ static NEAR_THE_TRUTH void add_arena(struct slate_stats *stats, struct slatei_ar
     stats->tables += resident_of(arena, SLATEI_ARENA_STRIDE);
 }
 
-static NEAR_THE_TRUTH void count(struct slate_stats *stats)
+static SLATEI_UNSYNCHRONISED void count(struct slate_stats *stats)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++)
         stats->classes[i].size = slate_class_size_(i);
