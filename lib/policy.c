@@ -99,6 +99,11 @@ bool slatei_policy_purge(const struct slatei_slice *slice, size_t from, size_t t
             slatei_os_advise_huge(slice->base + first, huge, false);
         if (to != last + huge && last >= small_end)
             slatei_os_advise_huge(slice->base + last, huge, false);
+        /* Huge pages that are wholly free forget an earlier purge of a part of them. */
+        size_t whole = slatei_round_up(from > small_end ? from : small_end, huge);
+        size_t whole_end = to & ~(huge - 1);
+        if (whole < whole_end)
+            slatei_os_advise_huge(slice->base + whole, whole_end - whole, true);
     }
     if (slatei_os_discard(slice->base + from, to - from) != 0)
         return false;
