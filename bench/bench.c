@@ -84,7 +84,8 @@ static int parse_options(const struct bench *bench, int argc, char **argv, struc
                                           {NULL, 0, NULL, 0}};
     int option, bad = 0;
     opterr = 0;
-    while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1 && bad == 0) {
+    for (int at = optind; (option = getopt_long(argc, argv, ":h", known, NULL)) != -1 && bad == 0;
+         at = optind) {
         if (!strchr("wrjh:?", option) && !strchr(bench->options, option))
             option = '?';
         switch (option) {
@@ -119,7 +120,7 @@ static int parse_options(const struct bench *bench, int argc, char **argv, struc
             return EXIT_USAGE;
         default:
             complain("bench %s: unknown option \"%s\"; slate bench %s --help lists them",
-                     bench->name, argv[optind - 1], bench->name);
+                     bench->name, argv[at], bench->name);
             return EXIT_USAGE;
         }
     }

@@ -101,7 +101,7 @@ static double nanoseconds(const struct bench_result *result)
     return result->cpu_seconds / (double)result->operations * 1e9;
 }
 
-enum { LINE_WIDTH = 100, NAME_WIDTH = 27, COLUMN_LEAST = 9, COLUMN_MOST = 20 };
+enum { LINE_WIDTH = 100, NAME_WIDTH = 27, COLUMN_LEAST = 9, COLUMN_MOST = 14 };
 
 static int column_width(const struct replay_list *list)
 {
