@@ -539,8 +539,13 @@ static void settle(struct slatei_arena *arena, size_t *bytes)
     pool.top = counts.committed != 0 ? counts.top : 0;
     *bytes += purge_range(arena, &pool);
     if (slatei_reserve.slice_span != 0)
-        for (unsigned i = 0; i < SLATE_CLASSES; i++)
-            *bytes += purge_range(arena, &arena->slices[i]);
+        for (unsigned i = 0; i < SLATE_CLASSES; i++) {
+            const struct slatei_slice *slice = &arena->slices[i];
+            *bytes += purge_range(arena, slice);
+            /* The last huge page reaches beyond what was carved. */
+            size_t end = slatei_round_up(slice->top, slatei_os_huge_page_size());
+            slatei_policy_purge(slice, slice->top, end < slice->limit ? end : slice->limit, bytes);
+        }
 }
 
 void slatei_slice_settle(size_t *bytes)

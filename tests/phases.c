@@ -99,14 +99,16 @@ static void test_phases(void)
 /* It must not fill the holes again. */
 static void wait_for_khugepaged(void) { nanosleep(&(struct timespec){.tv_sec = 3}, NULL); }
 
-static void test_purge(void)
+static void test_purge(bool shared)
 {
     size_t before = grown();
     size_t given = slate_purge();
     size_t after = grown();
+    /* The units of class slices stay, and with them a hundredth for the tables. */
+    size_t least = MIB + (shared ? 0 : before / 64);
     printf("slate_purge of an empty heap: %zu KiB before, says %zu KiB, %zu KiB after\n",
            before >> 10, given >> 10, after >> 10);
-    REQUIRE(after <= MIB, "after slate_purge an empty heap takes %zu KiB", after >> 10);
+    REQUIRE(after <= least, "after slate_purge an empty heap takes %zu KiB", after >> 10);
     REQUIRE(given + MIB >= before - after && given <= before - after + MIB,
             "slate_purge says it gave back %zu KiB, but it was %zu KiB", given >> 10,
             (before - after) >> 10);
@@ -114,7 +116,7 @@ static void test_purge(void)
     REQUIRE(again == 0, "a second slate_purge says it gave back %zu KiB", again >> 10);
     wait_for_khugepaged();
     size_t later = grown();
-    REQUIRE(later <= MIB, "3 s after slate_purge an empty heap takes %zu KiB", later >> 10);
+    REQUIRE(later <= least, "3 s after slate_purge an empty heap takes %zu KiB", later >> 10);
 }
 
 /* A few blocks stay everywhere: every page without one goes. */
@@ -261,9 +263,14 @@ static void run(void *context)
     base = test_resident();
     if (shared) {
         test_phases();
-        test_purge();
+        test_purge(shared);
         test_purge_between();
         test_purge_accounts();
+    } else {
+        /* A class slice may end in a huge page that is hardly carved. */
+        static const size_t sizes[] = {48, 512, 16384};
+        most_of_phases(sizes, sizeof sizes / sizeof *sizes);
+        test_purge(shared);
     }
     test_growing(false);
     test_growing(true);
