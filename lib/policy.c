@@ -74,6 +74,10 @@ size_t slatei_policy_give_back(const struct slatei_slice *slice, size_t from, si
     size_t small_end = slatei_policy_small_end();
     size_t huge = slatei_os_huge_page_size();
     size_t page = slatei_os_page_size();
+    /* The pool's prefix is full of short-lived runs: what goes back there is wanted again at once.
+     */
+    if (slatei_settings.policy == SLATEI_SHARED && from < small_end)
+        from = small_end;
     if (to > small_end) {
         size_t whole = to & ~(huge - 1);
         to = whole > small_end ? whole : small_end;

@@ -27,8 +27,8 @@ int slatei_policy_raise(struct slatei_slice *slice, size_t top);
 size_t slatei_policy_small_end(void);
 
 /* Gives back what can be given back of the free bytes [from, to) of a slice: whole pages below the
- * switch point, whole huge pages above it.  Returns the bytes given back; when that is to - from,
- * all of the range is zero. */
+ * switch point (nothing there under `shared`), whole huge pages above it.  Returns the bytes given
+ * back; when that is to - from, all of the range is zero. */
 size_t slatei_policy_give_back(const struct slatei_slice *slice, size_t from, size_t to);
 
 /* Gives back all of the free bytes [from, to) of a slice, which are whole pages.  A huge page that
