@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks that the headers, lib/slate.map and libslate.so agree on what slate exports.
+# Checks that the headers, lib/slate.map and libslate.so agree on what slate exports, lib/malloc.map
+# and libslate-malloc.so too; and that each takes one pointer of a thread's static storage.
 # SPDX-License-Identifier: MIT
 set -u
 export LC_ALL=C
@@ -60,6 +61,33 @@ same headers slate.map || status=1
 if [ -f "$library" ]; then
     exported "$library" > "$work/libslate.so"
     same slate.map libslate.so || status=1
+    # All of libc's allocation functions: a program that got one of them from libc and another from
+    # slate would break.
+    malloc_library=${library%libslate.so}libslate-malloc.so
+    if [ -f "$malloc_library" ]; then
+        mapped "$top_srcdir/lib/malloc.map" > "$work/malloc.map"
+        exported "$malloc_library" > "$work/libslate-malloc.so"
+        same malloc.map libslate-malloc.so || status=1
+        libc=$(ldd "$malloc_library" | sed -n 's/.*libc\.so\.6 => \([^ ]*\).*/\1/p')
+        # Not malloc's, or for libc's own parts alone: GLIBC_PRIVATE.
+        $NM -D --defined-only "${libc:-/dev/null}" |
+            awk '$3 !~ /GLIBC_PRIVATE/ && $2 ~ /[TWi]/ { sub(/@.*/, "", $3); print $3 }' |
+            grep -E '^(__libc_|__)?(posix_|aligned_|re|c|v|pv|m)?(alloc|memalign|mallinfo2?|free|allocarray)$|^mallo|^c?free$|^malloc_(trim|usable_size|info|stats)$' |
+            sort -u > "$work/libc"
+        [ "$(wc -l < "$work/libc")" -ge 20 ] || {
+            echo "symbols: too few allocation functions found in ${libc:-libc}"
+            status=1
+        }
+        missing=$(comm -23 "$work/libc" "$work/libslate-malloc.so")
+        [ -z "$missing" ] || {
+            echo "symbols: libc has these, libslate-malloc.so has not:" $missing
+            status=1
+        }
+        LC_ALL=C readelf -lW "$malloc_library" | awk '$1 == "TLS" { size = $6 } END { exit size !~ /^0x0*8$/ }' || {
+            echo "symbols: libslate-malloc.so does not take 8 bytes of static TLS"
+            status=1
+        }
+    fi
 elif [ $status = 0 ]; then
     echo "symbols: no shared library in this build; headers and map agree"
     exit 77
