@@ -13,6 +13,7 @@ int command_bench(int argc, char **argv);
 int command_bench_child(int argc, char **argv);
 int command_replay(int argc, char **argv);
 int command_replay_child(int argc, char **argv);
+int command_run(int argc, char **argv);
 int command_stat(int argc, char **argv);
 
 /* One line on stderr: "slate: " and the text. */

@@ -9,6 +9,7 @@
 #include "replay_encode.h"
 #include "replay_report.h"
 #include "replay_run.h"
+#include "touch.h"
 
 #include "../lib/trace.h"
 
@@ -17,7 +18,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum touch { TOUCH_ALL, TOUCH_FIRST, TOUCH_NONE };
@@ -162,35 +162,6 @@ static void progress_clear(const struct progress *progress)
 }
 
 /* ---- the runs ---- */
-
-/* Touches and frees `bytes` on pages of the kind that `advice` asks for. */
-static void touch_pages(size_t bytes, int advice)
-{
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return;
-    madvise(memory, bytes, advice);
-    long page = sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < bytes; i += (size_t)page)
-        ((volatile char *)memory)[i] = 1;
-    munmap(memory, bytes);
-}
-
-/* A virtual machine's host may have taken back what was free: getting it again is slow and must not
- * be charged to the allocator that comes first.  Small and huge pages come from different ends of
- * the kernel's free memory. */
-static void touch_memory(uint64_t kb)
-{
-    /* A trace may ask for more than there is: then the run is to fail, not the harness. */
-    long free_pages = sysconf(_SC_AVPHYS_PAGES);
-    uint64_t most_kb = (uint64_t)(free_pages > 0 ? free_pages : 0) *
-                       (uint64_t)sysconf(_SC_PAGESIZE) / 1024 / 4 * 3;
-    size_t bytes = (size_t)(kb < most_kb ? kb : most_kb) << 10;
-    if (bytes == 0)
-        return;
-    touch_pages(bytes, MADV_NOHUGEPAGE);
-    touch_pages(bytes, MADV_HUGEPAGE);
-}
 
 struct round {
     const struct options *options;
