@@ -12,12 +12,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Set once by slatei_os_start, before any thread can read them. */
+/* Set by slatei_os_start; every call sets the same. */
 static size_t page_size = 4096;
 static size_t huge_page_size = (size_t)2 << 20;
 static size_t address_limit = SIZE_MAX;
 
-static size_t read_number(const char *path)
+static __attribute__((unused)) size_t read_number(const char *path)
 {
     char text[32];
     int file = open(path, O_RDONLY | O_CLOEXEC);
@@ -37,9 +37,15 @@ void slatei_os_start(void)
     long page = sysconf(_SC_PAGESIZE);
     if (page > 0)
         page_size = (size_t)page;
+#if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
+    /* A page of page table holds entries of 8 bytes.  Reading the file below takes longer than the
+     * rest of the start. */
+    huge_page_size = page_size * (page_size / 8);
+#else
     size_t huge = read_number("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
     if (huge >= page_size && (huge & (huge - 1)) == 0)
         huge_page_size = huge;
+#endif
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         address_limit = limit.rlim_cur;
@@ -60,7 +66,10 @@ static int result(bool failed, int saved)
     return error;
 }
 
-static int map_aligned(size_t size, size_t alignment, int protection, void **address)
+/* `keep_slack`: what is taken beside the aligned range may stay taken, where address space is free:
+ * that saves system calls at the start. */
+static int map_aligned(size_t size, size_t alignment, int protection, bool keep_slack,
+                       void **address)
 {
     int saved = errno;
     size_t slack = alignment > page_size ? alignment - page_size : 0;
@@ -72,9 +81,9 @@ static int map_aligned(size_t size, size_t alignment, int protection, void **add
         return result(true, saved);
     char *aligned = (char *)(((uintptr_t)start + alignment - 1) & ~(uintptr_t)(alignment - 1));
     size_t before = (size_t)(aligned - start);
-    if (before != 0)
+    if (before != 0 && !keep_slack)
         munmap(start, before);
-    if (slack != before)
+    if (slack != before && !keep_slack)
         munmap(aligned + size, slack - before);
     errno = saved;
     *address = aligned;
@@ -83,12 +92,12 @@ static int map_aligned(size_t size, size_t alignment, int protection, void **add
 
 int slatei_os_reserve(size_t size, size_t alignment, void **address)
 {
-    return map_aligned(size, alignment, PROT_NONE, address);
+    return map_aligned(size, alignment, PROT_NONE, address_limit == SIZE_MAX, address);
 }
 
 int slatei_os_map(size_t size, size_t alignment, void **address)
 {
-    return map_aligned(size, alignment, PROT_READ | PROT_WRITE, address);
+    return map_aligned(size, alignment, PROT_READ | PROT_WRITE, false, address);
 }
 
 int slatei_os_unmap(void *address, size_t size)

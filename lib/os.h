@@ -16,8 +16,7 @@
 /* For a function that reads what other threads may be writing, and can live with what it finds. */
 #define SLATEI_UNSYNCHRONISED __attribute__((no_sanitize("thread")))
 
-/* Asks the kernel for the sizes below; the first call has to be made before any other function is
- * used, and is not thread-safe. */
+/* Finds out the sizes below; to be called before any other function is used. */
 void slatei_os_start(void);
 
 size_t slatei_os_page_size(void);
@@ -27,7 +26,8 @@ size_t slatei_os_huge_page_size(void);
 size_t slatei_os_address_limit(void);
 
 /* Takes `size` bytes of address space that cannot be used yet, at a multiple of `alignment` (a
- * power of two). */
+ * power of two).  Where the address space is not limited, as much as `alignment` around it may be
+ * taken as well, and stays so. */
 int slatei_os_reserve(size_t size, size_t alignment, void **address);
 /* Takes `size` bytes of zeroed memory at a multiple of `alignment` (a power of two). */
 int slatei_os_map(size_t size, size_t alignment, void **address);

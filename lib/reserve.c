@@ -21,10 +21,11 @@ struct slatei_reserve slatei_reserve;
 
 struct plan {
     size_t pool, slice, arenas;
-    size_t span, map, descriptors, offsets, arena_area, total;
+    size_t span, map, descriptors, offsets, arena_area, tables, total;
 };
 
-/* False when the plan has more granules than a descriptor can name. */
+/* The tables come first, those that a process begins with side by side and close to the pool: they
+ * share page tables then.  False when the plan has more granules than a descriptor can name. */
 static bool fill(struct plan *plan)
 {
     size_t page = slatei_os_page_size();
@@ -34,7 +35,9 @@ static bool fill(struct plan *plan)
     plan->descriptors = slatei_round_up(granules * sizeof(struct slatei_descriptor), page);
     plan->offsets = slatei_round_up(granules, page);
     plan->arena_area = slatei_round_up(plan->arenas * SLATEI_ARENA_STRIDE, page);
-    plan->total = plan->span + plan->map + plan->descriptors + plan->offsets + plan->arena_area;
+    plan->tables = slatei_round_up(plan->map + plan->descriptors + plan->offsets + plan->arena_area,
+                                   slatei_os_huge_page_size());
+    plan->total = plan->tables + plan->span;
     return granules <= UINT32_MAX;
 }
 
@@ -144,19 +147,18 @@ int slatei_reserve_start(void)
     /* Also where huge pages are the system's default, each one is to be the policy's decision. */
     slatei_os_advise_huge(address, plan.total, false);
     char *at = address;
-    slatei_reserve.base = at;
-    slatei_reserve.span = plan.span;
-    slatei_reserve.pool_span = plan.pool;
-    slatei_reserve.slice_span = plan.slice;
-    slatei_reserve.arenas = plan.arenas;
-    at += plan.span;
-    slatei_reserve.map = (uint16_t *)(void *)at;
-    at += plan.map;
     slatei_reserve.descriptor = (struct slatei_descriptor *)(void *)at;
     at += plan.descriptors;
     slatei_reserve.unit_offset = (uint8_t *)at;
     at += plan.offsets;
     slatei_reserve.arena_area = at;
+    at += plan.arena_area;
+    slatei_reserve.map = (uint16_t *)(void *)at;
+    slatei_reserve.base = (char *)address + plan.tables;
+    slatei_reserve.span = plan.span;
+    slatei_reserve.pool_span = plan.pool;
+    slatei_reserve.slice_span = plan.slice;
+    slatei_reserve.arenas = plan.arenas;
     if (slatei_settings.verbose)
         tell(&plan);
     return 0;

@@ -66,6 +66,11 @@ CHILD_TEST(sizes)
     size_t huge = slatei_os_huge_page_size();
     require_at_least(huge, page);
     require_equal(huge & (huge - 1), 0);
+    /* What the kernel says, where it says it. */
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "re");
+    size_t told;
+    if (file != NULL && fscanf(file, "%zu", &told) == 1)
+        require_equal(huge, told);
 }
 
 CHILD_TEST(no_address_limit)

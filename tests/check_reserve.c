@@ -38,11 +38,11 @@ static void check_layout(void)
     require_at_least(r->arenas, 2);
     /* The granule map has 16 bits for an arena's number and a tag. */
     require_at_most(r->arenas << SLATE_MAP_SHIFT_, UINT16_MAX + 1);
-    /* The tables follow, none overlaps. */
-    require_at_least((char *)r->map, r->base + r->span);
-    require_at_least((char *)r->descriptor, (char *)(r->map + granules));
+    /* The tables come first, none overlaps. */
     require_at_least((char *)r->unit_offset, (char *)(r->descriptor + granules));
     require_at_least(r->arena_area, (char *)(r->unit_offset + granules));
+    require_at_least((char *)r->map, r->arena_area + r->arenas * SLATEI_ARENA_STRIDE);
+    require_at_least(r->base, (char *)(r->map + granules));
 }
 
 CHILD_TEST(layout_with_slices)
@@ -140,9 +140,8 @@ CHILD_TEST(tables_are_not_usable_at_first)
     static struct mapping_seen seen[4096];
     size_t count = read_mappings(seen, 4096);
     require_at_most(count, 4096);
-    uintptr_t from = (uintptr_t)slatei_reserve.base;
-    uintptr_t to =
-        (uintptr_t)slatei_reserve.arena_area + slatei_reserve.arenas * SLATEI_ARENA_STRIDE;
+    uintptr_t from = (uintptr_t)slatei_reserve.descriptor;
+    uintptr_t to = (uintptr_t)slatei_reserve.base + slatei_reserve.span;
     for (size_t i = 0; i < count; i++)
         require(seen[i].end <= from || seen[i].start >= to || !seen[i].usable);
 }
