@@ -86,8 +86,8 @@ SLATE_API int slate_tune(const char *name, const char *value);
 struct slate_class_stats {
     size_t size;   /* of a block */
     size_t units;  /* in units: the sum of the four below */
-    size_t in_use; /* in blocks of the program, and in the short lists of other running threads */
-    size_t free_list; /* in lists of free blocks that the calling thread can read: its own */
+    size_t in_use; /* in blocks of the program, and on the short stacks of other running threads */
+    size_t free_list; /* on the stacks of free blocks that the calling thread can read: its own */
     size_t free_unit; /* in free places of units */
     size_t tails;     /* at the ends of units, too short for a block */
 };
@@ -113,7 +113,7 @@ struct slate_stats {
     size_t huge;         /* of it, on huge pages */
     size_t arenas;       /* thread arenas that were ever used; number */
     uint64_t refills;    /* slow paths of small allocations; number */
-    uint64_t flushes;    /* of lists; number */
+    uint64_t flushes;    /* of stacks; number */
     uint64_t flushed;    /* blocks that flushes put back; number */
     uint64_t units_taken, units_returned; /* number */
     uint64_t contended;                   /* waits for the pool's lock; number */

@@ -101,18 +101,19 @@ static void *out_of_memory(void)
     return NULL;
 }
 
-/* From this size on (bytes) a block is worth a look through the lists before the heap grows for it.
+/* From this size on (bytes) a block is worth a look through the stacks before the heap grows for
+ * it.
  */
 #define ROOM_LEAST ((size_t)64 << 10)
-/* Fewer blocks than that pushed since the last look are not worth the next one. */
-#define ROOM_PUSHES 256
+/* Fewer blocks than that on the stacks are not worth it. */
+#define ROOM_BLOCKS 32
 
 /* What the arena holds back may be what parts the free runs of the pool: a few free blocks on its
- * lists pin their units. And foreign frees must not wait for ever behind a program that asks only
+ * stacks pin their units. And foreign frees must not wait for ever behind a program that asks only
  * for large blocks. */
 static void make_room(struct slatei_arena *arena, size_t size)
 {
-    if (size >= ROOM_LEAST && slatei_slice_pushes(arena) >= ROOM_PUSHES &&
+    if (size >= ROOM_LEAST && slatei_slice_stacked(arena) >= ROOM_BLOCKS &&
         !slatei_pool_fits((size + SLATEI_GRANULE - 1) >> SLATE_GRANULE_SHIFT_))
         slatei_slice_flush_all(arena);
     else
@@ -209,9 +210,10 @@ void slate_free_slow_(void *block)
     }
 }
 
-void slate_flush_(uint64_t class_index)
+void slate_flush_(struct slate_entry_ *entry)
 {
-    slatei_slice_flush((struct slatei_arena *)(void *)slate_self_, (unsigned)class_index);
+    struct slatei_arena *arena = (struct slatei_arena *)(void *)slate_self_;
+    slatei_slice_flush(arena, (unsigned)(entry - arena->front.entry));
 }
 
 size_t slate_usable_size_slow_(const void *block)

@@ -45,7 +45,7 @@ struct slatei_descriptor {
             uint8_t state : 7; /* of enum slatei_unit_state */
             uint8_t fresh : 1; /* every place that was not handed out yet is zero */
             uint64_t
-                bits[3]; /* bit i set: place i is free, and not on a list or in an entry's word */
+                bits[3]; /* bit i set: place i is free, and not on a stack or in an entry's word */
         } unit;
         struct {
             uint32_t length; /* granules */
@@ -74,7 +74,7 @@ struct slatei_reserve {
 extern struct slatei_reserve slatei_reserve;
 
 /* Bytes from one arena to the next. */
-#define SLATEI_ARENA_STRIDE ((size_t)8192)
+#define SLATEI_ARENA_STRIDE ((size_t)65536)
 
 /* Makes the reservation, as large as the host allows up to the settings' wishes.  Called once.
  * Returns 0, or the error number of the last refusal. */

@@ -3,12 +3,16 @@
  * SPDX-License-Identifier: MIT
  *
  * A class of an arena takes one unit at a time, from its class slice or else from the pool.  A
- * unit's free places are set bits in its record; the entry holds one word of them and a list of
- * newer free blocks.  A unit is current    the word came from it; one a class at most available  on
- * the class's list: at least `ready` places are free (or it is new) asleep     used up; it wakes
- * when `asleep` more blocks have come back returned   wholly free, on the arena's way back to the
- * pool Every free place of a unit is in exactly one of: its bits, the entry's word, the entry's
- * list, the stack of foreign frees.
+ * unit's free places are set bits in its record; the entry holds one word of them, and a stack of
+ * newer free blocks.  A unit is one of:
+ *
+ * - current: the word came from it; one a class at most;
+ * - available, on the class's list: at least `ready` places are free, or it is new;
+ * - asleep: used up; it wakes when `asleep` more blocks have come back;
+ * - returned: wholly free, on the arena's way back to the pool.
+ *
+ * Every free place of a unit is in exactly one of: its bits, the entry's word, the entry's stack
+ * (or under SLATE_ORDER=lifo what was below it), the stack of foreign frees.
  */
 #include "slice.h"
 
@@ -31,18 +35,18 @@ enum slatei_unit_state { ASLEEP, AVAILABLE, CURRENT };
 #define BLOCKS 32
 /* A used-up unit is looked at again once 1/16 of it is free. */
 #define READY 16
-/* A flush comes every 1,024 pushes or 512 KiB, and keeps half of that: programs free and allocate
- * in waves, and what a smaller list puts back it takes again at once. */
-#define ROOM_BLOCKS 1024
+/* A stack holds 128 blocks or 512 KiB, and a flush leaves half of that: programs free and allocate
+ * in waves, and what a smaller stack puts back it takes again at once. */
 #define ROOM_BYTES ((size_t)512 << 10)
-#define ROOM_LEAST 32
+/* Where in its record a block goes is looked up so many blocks ahead. */
+#define AHEAD 8
 /* The lowest of so many available units is taken next. */
 #define CHOICE 9
 /* One wholly free unit of at most this size (granules) stays with a class that has no other
  * available. */
 #define SPARE 8
 #define PREFETCH 4
-/* All lists are flushed when so many granules have gone back to the pool (4 MiB). */
+/* All stacks are flushed when so many granules have gone back to the pool (4 MiB). */
 #define SETTLE 1024
 
 struct slatei_class slatei_classes[SLATE_CLASSES];
@@ -89,15 +93,9 @@ void slatei_slice_start(void)
         class->capacity = (uint16_t)(capacity < bits ? capacity : bits);
         class->ready = class->capacity / READY != 0 ? class->capacity / READY : 1;
         class->reciprocal = (uint32_t)((UINT32_MAX + size) / size);
-        size_t room = ROOM_BYTES / size, keep = room / 2;
-        if (room > ROOM_BLOCKS)
-            room = ROOM_BLOCKS;
-        if (keep > ROOM_BLOCKS / 2)
-            keep = ROOM_BLOCKS / 2;
-        class->room = (int32_t)(room < ROOM_LEAST ? ROOM_LEAST : room);
-        class->keep = (uint16_t)(keep == 0 ? 1 : keep);
-        if (slatei_settings.order == SLATEI_LIFO)
-            class->room = INT32_MAX;
+        size_t room = ROOM_BYTES / size;
+        class->room = (uint16_t)(room < SLATEI_STACK_MOST ? room : SLATEI_STACK_MOST);
+        class->keep = class->room / 2;
     }
 }
 
@@ -263,8 +261,7 @@ static __attribute__((noinline)) void double_free(void)
         slatei_report("a block was freed twice; the heap is damaged", NULL);
 }
 
-/* False when the block is free already. */
-static inline bool put_back(struct slatei_arena *arena, unsigned class_index, void *block)
+static inline void put_back(struct slatei_arena *arena, unsigned class_index, void *block)
 {
     size_t offset = (size_t)((char *)block - slatei_reserve.base);
     uint32_t unit = (uint32_t)(offset >> SLATE_GRANULE_SHIFT_);
@@ -276,64 +273,125 @@ static inline bool put_back(struct slatei_arena *arena, unsigned class_index, vo
     uint64_t bit = UINT64_C(1) << (place & 63);
     if (__builtin_expect((*word & bit) != 0, 0)) {
         double_free();
-        return false;
+        return;
     }
     *word |= bit;
     if (__builtin_expect(--home->unit.asleep == 0, 0))
         wake(arena, &arena->front.behind[class_index], unit);
-    return true;
 }
 
-/* Puts a list of blocks back into their records.  A list with a block that was freed twice may go
- * round in a circle: it ends there, and what is left of it is lost. */
-static void put_back_list(struct slatei_arena *arena, unsigned class_index,
-                          struct slate_block_ *block)
+/* ---- stacks */
+
+static inline uint64_t bottom(unsigned class_index)
 {
-    uint64_t count = 0;
-    while (block != NULL) {
-        struct slate_block_ *next = block->next;
-        if (!put_back(arena, class_index, block))
-            break;
-        count++;
-        block = next;
+    return offsetof(struct slatei_arena, stack) +
+           (uint64_t)class_index * sizeof((struct slatei_arena *)0)->stack[0];
+}
+
+static void empty_stack(struct slatei_arena *arena, unsigned class_index)
+{
+    arena->front.entry[class_index].top = bottom(class_index);
+    arena->front.behind[class_index].limit =
+        bottom(class_index) + slatei_classes[class_index].room * sizeof(void *);
+}
+
+size_t slatei_slice_depth(const struct slatei_arena *arena, unsigned class_index)
+{
+    return (arena->front.entry[class_index].top - bottom(class_index)) / sizeof(void *);
+}
+
+size_t slatei_slice_stacked(const struct slatei_arena *arena)
+{
+    size_t blocks = 0;
+    for (unsigned i = 0; i < SLATE_CLASSES; i++)
+        blocks += slatei_slice_depth(arena, i);
+    return blocks;
+}
+
+/* Puts the oldest blocks of the stack back into their records; the newer ones move down. */
+static void unstack(struct slatei_arena *arena, unsigned class_index, size_t count)
+{
+    void **oldest = &arena->stack[class_index][1];
+    size_t depth = slatei_slice_depth(arena, class_index);
+    for (size_t i = 0; i < count; i++) {
+        if (i + AHEAD < count) {
+            size_t granule = slatei_granule_of(oldest[i + AHEAD]);
+            granule -= slatei_reserve.unit_offset[granule];
+            __builtin_prefetch(&record(granule)->unit.asleep, 1);
+        }
+        put_back(arena, class_index, oldest[i]);
     }
+    memmove(oldest, oldest + count, (depth - count) * sizeof *oldest);
+    arena->front.entry[class_index].top -= count * sizeof *oldest;
     arena->flushed += count;
+}
+
+/* Puts the entry's word back into the record of the current unit. */
+static void put_back_word(struct slatei_arena *arena, unsigned class_index)
+{
+    struct slate_entry_ *entry = &arena->front.entry[class_index];
+    struct slate_behind_ *behind = &arena->front.behind[class_index];
+    if (entry->word == 0)
+        return;
+    behind->next_word--;
+    bits_of(behind->current)[behind->next_word] |= entry->word;
+    record(behind->current)->unit.fresh = false; /* its words now come in no order */
+    entry->word = 0;
+}
+
+/* Plain LIFO: what does not fit on the stack goes below it, and before anything else is used it
+ * comes back. */
+static void move_below(struct slatei_arena *arena, unsigned class_index, size_t count)
+{
+    void **oldest = &arena->stack[class_index][1];
+    size_t depth = slatei_slice_depth(arena, class_index);
+    for (size_t i = 0; i < count; i++) {
+        struct slate_block_ *block = oldest[i];
+        block->next = arena->older[class_index];
+        arena->older[class_index] = block;
+    }
+    memmove(oldest, oldest + count, (depth - count) * sizeof *oldest);
+    arena->front.entry[class_index].top -= count * sizeof *oldest;
+    put_back_word(arena, class_index);
+}
+
+static void move_up(struct slatei_arena *arena, unsigned class_index)
+{
+    struct slate_block_ *newest = arena->older[class_index];
+    size_t count = 0, most = slatei_classes[class_index].keep;
+    for (struct slate_block_ *block = newest; block != NULL && count < most; block = block->next)
+        count++;
+    arena->front.entry[class_index].top = bottom(class_index) + count * sizeof(void *);
+    for (; count > 0; count--, newest = newest->next)
+        arena->stack[class_index][count] = newest;
+    arena->older[class_index] = newest;
 }
 
 void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
 {
-    const struct slatei_class *class = &slatei_classes[class_index];
-    arena->front.behind[class_index].room = class->room;
+    size_t depth = slatei_slice_depth(arena, class_index);
+    size_t keep = slatei_classes[class_index].keep;
     arena->flushes++;
-    struct slate_block_ *last = arena->front.entry[class_index].list;
-    for (unsigned i = 1; i < class->keep && last != NULL; i++)
-        last = last->next;
-    if (last == NULL)
+    if (depth <= keep)
         return;
-    struct slate_block_ *block = last->next;
-    last->next = NULL;
-    put_back_list(arena, class_index, block);
+    if (slatei_settings.order == SLATEI_LIFO) {
+        move_below(arena, class_index, depth - keep);
+        return;
+    }
+    unstack(arena, class_index, depth - keep);
     send_returns(arena);
-    /* When much has become free, what the lists of the other classes hold parts the free runs. */
+    /* When much has become free, what the stacks of the other classes hold parts the free runs. */
     if (arena->returned_since >= SETTLE)
         slatei_slice_flush_all(arena);
 }
 
 void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block)
 {
-    struct slate_block_ *pushed = block;
-    pushed->next = arena->front.entry[class_index].list;
-    arena->front.entry[class_index].list = pushed;
-    if (--arena->front.behind[class_index].room < 0)
+    struct slate_entry_ *entry = &arena->front.entry[class_index];
+    entry->top += sizeof block;
+    *slate_slot_(&arena->front, entry->top) = block;
+    if (entry->top >= arena->front.behind[class_index].limit)
         slatei_slice_flush(arena, class_index);
-}
-
-size_t slatei_slice_pushes(const struct slatei_arena *arena)
-{
-    size_t pushes = 0;
-    for (unsigned i = 0; i < SLATE_CLASSES; i++)
-        pushes += (size_t)(slatei_classes[i].room - arena->front.behind[i].room);
-    return pushes;
 }
 
 void slatei_slice_drain(struct slatei_arena *arena)
@@ -411,10 +469,12 @@ void *slatei_slice_alloc_zero(struct slatei_arena *arena, unsigned class_index, 
     struct slate_entry_ *entry = &arena->front.entry[class_index];
     arena->slow++;
     slatei_slice_drain(arena);
-    struct slate_block_ *block = entry->list;
+    if (arena->older[class_index] != NULL && slatei_slice_depth(arena, class_index) == 0)
+        move_up(arena, class_index);
     *zero = false;
+    void *block = *slate_slot_(&arena->front, entry->top);
     if (block != NULL) {
-        entry->list = block->next;
+        entry->top -= sizeof block;
         return block;
     }
     if (entry->word == 0 && !refill(arena, class_index))
@@ -439,20 +499,15 @@ void slatei_slice_flush_all(struct slatei_arena *arena)
     slatei_large_release_spares(arena);
     slatei_slice_drain(arena);
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
-        struct slate_entry_ *entry = &arena->front.entry[i];
         struct slate_behind_ *behind = &arena->front.behind[i];
-        struct slate_block_ *block = entry->list;
-        entry->list = NULL;
-        behind->room = slatei_classes[i].room;
         uint32_t current = behind->current;
-        if (current != 0) {
-            if (entry->word != 0)
-                bits_of(current)[behind->next_word - 1] |= entry->word;
-            entry->word = 0;
-            behind->current = 0;
-            behind->next_word = 0;
-        }
-        put_back_list(arena, i, block);
+        put_back_word(arena, i);
+        behind->current = 0;
+        behind->next_word = 0;
+        do {
+            unstack(arena, i, slatei_slice_depth(arena, i));
+            move_up(arena, i);
+        } while (slatei_slice_depth(arena, i) != 0);
         if (current != 0) {
             struct slatei_descriptor *unit = record(current);
             unsigned free_places = count_free(current);
@@ -573,7 +628,7 @@ void slatei_slice_settle(size_t *bytes)
 static void fresh_arena(struct slatei_arena *arena)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++)
-        arena->front.behind[i].room = slatei_classes[i].room;
+        empty_stack(arena, i);
 }
 
 /* One unit of an orphaned arena: its bits are right or too few, the rest is computed anew. */
@@ -616,12 +671,13 @@ static void rebuild_arena(struct slatei_arena *arena)
 {
     arena->returns = 0;
     arena->rebuilt = true;
-    arena->spare_granules = 0; /* they are lost, like the lists */
+    arena->spare_granules = 0; /* they are lost, like the stacks */
     memset(arena->spare, 0, sizeof arena->spare);
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
-        arena->front.entry[i].list = NULL;
         arena->front.entry[i].word = 0;
-        arena->front.behind[i] = (struct slate_behind_){.room = slatei_classes[i].room};
+        arena->front.behind[i] = (struct slate_behind_){0};
+        arena->older[i] = NULL;
+        empty_stack(arena, i);
     }
     struct slatei_pool_counts counts;
     slatei_pool_count(&counts);

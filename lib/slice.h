@@ -12,8 +12,8 @@
 /* What holds for every unit of a class.  Constant after slatei_slice_start. */
 struct slatei_class {
     uint32_t reciprocal; /* offset in the unit * reciprocal >> 32 == place */
-    int32_t room;        /* pushes between flushes */
-    uint16_t keep;       /* blocks that a flush leaves on the list, at most */
+    uint16_t room;       /* blocks on the stack at which a flush comes */
+    uint16_t keep;       /* blocks that a flush leaves there */
     uint16_t granules;   /* of a unit */
     uint16_t capacity;   /* blocks of a unit: granules * 4096 / size, or what the record can hold */
     uint16_t ready;      /* a used-up unit is looked at again when so many of its blocks are free */
@@ -29,17 +29,18 @@ void slatei_slice_start(void);
 /* The bits of a unit's record, for counting. */
 const uint64_t *slatei_slice_bits(size_t unit);
 
-/* A block of the class when its list and word are empty (or not).  NULL when the system gives no
+/* A block of the class when its stack and word are empty (or not).  NULL when the system gives no
  * memory. */
 void *slatei_slice_alloc(struct slatei_arena *arena, unsigned class_index);
 /* The same; `zero` receives whether all of the block is zero. */
 void *slatei_slice_alloc_zero(struct slatei_arena *arena, unsigned class_index, bool *zero);
 /* Pushes a block of this arena, and flushes when it is time. */
 void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block);
-/* Keeps the newest blocks of the list and puts the others back into their records. */
+/* Keeps the newest blocks of the stack and puts the others back into their records. */
 void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index);
-/* How many blocks have been pushed since their classes' last flushes. */
-size_t slatei_slice_pushes(const struct slatei_arena *arena);
+/* How many blocks are on the stack of a class, and on all stacks. */
+size_t slatei_slice_depth(const struct slatei_arena *arena, unsigned class_index);
+size_t slatei_slice_stacked(const struct slatei_arena *arena);
 /* Takes in what other threads freed. */
 void slatei_slice_drain(struct slatei_arena *arena);
 /* Puts every free block back into its record and wholly free units back into the pool. */

@@ -70,15 +70,15 @@ static SLATEI_UNSYNCHRONISED void walk(struct slate_stats *stats, size_t first, 
     }
 }
 
-/* The lists and words of an arena hold free places that no bit tells of. */
+/* The stacks and words of an arena hold free places that no bit tells of. */
 static SLATEI_UNSYNCHRONISED void add_own_lists(struct slate_stats *stats,
                                                 const struct slatei_arena *arena)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++) {
         struct slate_class_stats *of_class = &stats->classes[i];
         const struct slate_entry_ *entry = &arena->front.entry[i];
-        size_t listed = 0;
-        for (const struct slate_block_ *block = entry->list; block != NULL; block = block->next)
+        size_t listed = slatei_slice_depth(arena, i) * of_class->size;
+        for (const struct slate_block_ *block = arena->older[i]; block != NULL; block = block->next)
             listed += of_class->size;
         size_t in_word = (size_t)__builtin_popcountll(entry->word) * of_class->size;
         of_class->free_list += listed;

@@ -43,7 +43,7 @@ static const struct slate_tunable shown[] = {
     {"SLATE_SLICE", "bytes", "16M to 64G", "4G",
      "Address space of a class slice (policies never, always, switch), rounded to a power of two."},
     {"SLATE_ORDER", "word", "bounded or lifo", "bounded",
-     "Order of free blocks: a bounded list over bitmaps, or one plain list a class."},
+     "Order of free blocks: short stacks over bitmaps, or plain last in, first out."},
     {"SLATE_STATS", "word", "0, 1 or json", "0",
      "At exit, statistics on standard error: none, as text, or as JSON."},
     {"SLATE_VERBOSE", "word", "0 or 1", "0",

@@ -193,9 +193,13 @@ CHILD_TEST(beyond_a_slice)
 static size_t listed(unsigned class_index, void **out, size_t room)
 {
     size_t count = 0;
-    for (struct slate_block_ *at = self()->front.entry[class_index].list; at != NULL; at = at->next)
+    for (uint64_t at = self()->front.entry[class_index].top;; at -= sizeof(void *)) {
+        void *block = *slate_slot_(&self()->front, at);
+        if (block == NULL)
+            break;
         if (count++ < room)
-            out[count - 1] = at;
+            out[count - 1] = block;
+    }
     return count;
 }
 
@@ -207,11 +211,11 @@ CHILD_TEST(flush_keeps_the_newest)
         static void *block[ROOM], *list[ROOM];
         size_t size = slate_class_size_(i), keep = slatei_classes[i].keep;
         size_t count = keep + keep / 2 + 2;
-        if (count > (size_t)slatei_classes[i].room)
-            count = (size_t)slatei_classes[i].room;
+        if (count >= slatei_classes[i].room)
+            count = slatei_classes[i].room - 1u;
         for (size_t j = 0; j < count; j++)
             require((block[j] = slate_alloc(size)) != NULL);
-        slatei_slice_flush(self(), i); /* the room for pushes is whole again */
+        slatei_slice_flush_all(self());
         for (size_t j = 0; j < count; j++)
             slate_free(block[j]);
         require_at_least(listed(i, list, ROOM), count);
@@ -224,7 +228,7 @@ CHILD_TEST(flush_keeps_the_newest)
         for (size_t j = 0; j < kept && j < count; j++)
             require_equal(list[j], block[count - 1 - j]);
         require_at_least(self()->flushed - flushed, count - kept);
-        require_equal(self()->front.behind[i].room, slatei_classes[i].room);
+        require_equal(kept, keep);
         check_sums(i, 0);
         for (size_t j = 0; j < kept && j < count; j++) {
             void *again = slate_alloc(size);
@@ -244,7 +248,7 @@ CHILD_TEST(lists_stay_bounded)
     for (size_t j = 0; j < count; j++)
         require((block[j] = slate_alloc(48)) != NULL);
     unsigned class_index = slate_class_of_(48);
-    size_t most = (size_t)slatei_classes[class_index].room + slatei_classes[class_index].keep + 1;
+    size_t most = slatei_classes[class_index].room;
     for (size_t j = 0; j < count; j++) {
         slate_free(block[j]);
         if (j % 97 == 0)

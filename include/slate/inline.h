@@ -30,31 +30,35 @@
  * small blocks and at least SLATE_CLASSES (unsigned) for everything else. */
 #define SLATE_MAP_SHIFT_ 6
 
+/* A free block while it waits on its owner's stack of foreign frees. */
 struct slate_block_ {
     struct slate_block_ *next;
 };
 
 /* One size class of one arena, as far as the fast paths go.  Touched by the arena's owner alone.
  *   size == slate_class_size_(index of the entry)
- *   bit i of word set: word_base + i * size is a free place, not on the list */
+ *   *slate_slot_(arena, top) is the newest free block on the stack, NULL when that is empty
+ *   bit i of word set: word_base + i * size is a free place, not on the stack
+ * A stack of addresses and not a list through the blocks: neither a pop nor a flush then waits for
+ * a block that has left the cache.  Its top is an offset, so that an arena of zeroes is an empty
+ * one. */
 struct slate_entry_ {
-    struct slate_block_ *list; /* the newest free blocks, last in first out */
-    uint64_t word;             /* free places of the current unit */
-    char *word_base;           /* the place of bit 0 */
-    uint64_t size;             /* block size in bytes */
+    uint64_t top;    /* bytes from the arena to the top slot of the stack */
+    uint64_t word;   /* free places of the current unit */
+    char *word_base; /* the place of bit 0 */
+    uint64_t size;   /* block size in bytes */
 };
 
 /* What stands behind an entry: as large as the entry, so that one address calculation serves both.
- * Of it a push needs the room; the rest is the slow paths'. */
+ * Of it a push needs the limit; the rest is the slow paths'. */
 struct slate_behind_ {
-    int32_t
-        room; /* pushes left before the next flush of the class, which makes it positive again */
+    uint64_t limit;     /* a push that takes top there flushes the stack */
     uint32_t current;   /* the unit that word comes from, its first granule; 0 none */
     uint32_t available; /* first of the list of units with free places; 0 none */
     uint32_t next_word; /* index of the word to load after this one */
     uint32_t fresh;     /* not 0: word's places were never used, so they are zero */
     uint32_t units;     /* units the class holds */
-    uint32_t reserved[2];
+    uint32_t reserved;
 };
 
 /* The front part of a thread arena.  base, span, map and tag never change once the arena is
@@ -85,7 +89,7 @@ SLATE_API extern __thread struct slate_arena_ *slate_self_ SLATE_TLS_;
 SLATE_API void *slate_alloc_slow_(size_t size) __attribute__((malloc, alloc_size(1)));
 SLATE_API void *slate_zalloc_any_(size_t size) __attribute__((malloc, alloc_size(1)));
 SLATE_API void slate_free_slow_(void *block);
-SLATE_API void slate_flush_(uint64_t index);
+SLATE_API void slate_flush_(struct slate_entry_ *entry);
 SLATE_API size_t slate_usable_size_slow_(const void *block);
 
 /* 16 bytes, cleared at once; blocks are aligned to them. */
@@ -117,13 +121,20 @@ SLATE_TWIN_ void slate_clear_(void *block, size_t size)
     }
 }
 
+SLATE_TWIN_ void **slate_slot_(struct slate_arena_ *arena, uint64_t offset)
+{
+    return (void **)(void *)((char *)arena + offset);
+}
+
 SLATE_TWIN_ void *slate_alloc_inline_(size_t size)
 {
     if (SLATE_LIKELY_(size <= SLATE_CLASS_MAX)) {
-        struct slate_entry_ *entry = &slate_self_->entry[slate_class_of_(size)];
-        struct slate_block_ *block = entry->list;
+        struct slate_arena_ *arena = slate_self_;
+        struct slate_entry_ *entry = &arena->entry[slate_class_of_(size)];
+        uint64_t top = entry->top;
+        void *block = *slate_slot_(arena, top);
         if (SLATE_LIKELY_(block != NULL)) {
-            entry->list = block->next;
+            entry->top = top - sizeof block;
             SLATE_TRACK_ALLOC_(block, entry->size);
             return block;
         }
@@ -154,14 +165,12 @@ SLATE_TWIN_ void *slate_zalloc_inline_(size_t size)
 SLATE_TWIN_ void slate_push_(struct slate_arena_ *arena, uint64_t index, void *block)
 {
     struct slate_entry_ *entry = &arena->entry[index];
-    struct slate_block_ *first = (struct slate_block_ *)block;
-    /* A block has at least 16 bytes, whatever the compiler knows of the size asked for. */
-    __asm__("" : "+r"(first));
-    first->next = entry->list;
-    entry->list = first;
+    uint64_t top = entry->top + sizeof block;
+    *slate_slot_(arena, top) = block;
+    entry->top = top;
     SLATE_TRACK_FREE_(block, entry->size);
-    if (SLATE_UNLIKELY_(--arena->behind[index].room < 0))
-        slate_flush_(index);
+    if (SLATE_UNLIKELY_(top >= arena->behind[index].limit))
+        slate_flush_(entry);
 }
 
 SLATE_TWIN_ void slate_free_inline_(void *block)

@@ -19,7 +19,7 @@
 #endif
 #endif
 
-/* A free block keeps its first 16 bytes readable: the free list runs through them. */
+/* A free block keeps its first 16 bytes readable: other threads' frees are chained through them. */
 #define SLATE_TRACK_HEAD_ 16
 
 #if defined(SLATE_TRACK_ADDRESS)
