@@ -19,10 +19,12 @@ struct command {
 
 static const struct command commands[] = {
     {"bench", "compare allocators in small operations", command_bench},
+    {"real", "compare allocators on whole programs", command_real},
     {"replay", "compare allocators on recorded traces", command_replay},
     {"run", "run a command with slate in malloc's place", command_run},
     {"stat", "describe recorded traces", command_stat},
     {"bench-child", NULL, command_bench_child},
+    {"real-child", NULL, command_real_child},
     {"replay-child", NULL, command_replay_child},
 };
 
