@@ -24,8 +24,8 @@
 /* Blocks on the stack of a class, at most.  64 to 1,024 take the same time on the traces to within
  * the noise; every 4 KiB of stacks is a fault in each thread. */
 #define SLATEI_STACK_MOST 128
-/* Slot 0 is the bottom and always NULL; a line more than needed, so that the stacks of different
- * classes do not compete for the same lines of the cache. */
+/* Slot 0 is never read and slot 1 always NULL, the bottom; a line more than needed, so that the
+ * stacks of different classes do not compete for the same lines of the cache. */
 #define SLATEI_STACK_SLOTS (SLATEI_STACK_MOST + 8)
 
 enum slatei_arena_state {
@@ -59,7 +59,7 @@ struct slatei_arena {
     struct slate_block_ *older[SLATE_CLASSES];
     /* One a class; used when there are class slices. */
     struct slatei_slice slices[SLATE_CLASSES];
-    /* The stacks of free blocks that the entries' tops are in. */
+    /* The stacks of free blocks, oldest at slot 2, that the tops point into. */
     void *stack[SLATE_CLASSES][SLATEI_STACK_SLOTS];
 };
 

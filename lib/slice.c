@@ -282,22 +282,23 @@ static inline void put_back(struct slatei_arena *arena, unsigned class_index, vo
 
 /* ---- stacks */
 
-static inline uint64_t bottom(unsigned class_index)
+static void set_depth(struct slatei_arena *arena, unsigned class_index, size_t depth)
 {
-    return offsetof(struct slatei_arena, stack) +
-           (uint64_t)class_index * sizeof((struct slatei_arena *)0)->stack[0];
+    void **slot = arena->stack[class_index];
+    arena->front.entry[class_index].newest = slot[depth + 1];
+    arena->front.behind[class_index].top = slot + depth;
 }
 
 static void empty_stack(struct slatei_arena *arena, unsigned class_index)
 {
-    arena->front.entry[class_index].top = bottom(class_index);
-    arena->front.behind[class_index].limit =
-        bottom(class_index) + slatei_classes[class_index].room * sizeof(void *);
+    void **slot = arena->stack[class_index];
+    arena->front.behind[class_index].limit = slot + slatei_classes[class_index].room;
+    set_depth(arena, class_index, 0);
 }
 
 size_t slatei_slice_depth(const struct slatei_arena *arena, unsigned class_index)
 {
-    return (arena->front.entry[class_index].top - bottom(class_index)) / sizeof(void *);
+    return (size_t)(arena->front.behind[class_index].top - arena->stack[class_index]);
 }
 
 size_t slatei_slice_stacked(const struct slatei_arena *arena)
@@ -308,11 +309,27 @@ size_t slatei_slice_stacked(const struct slatei_arena *arena)
     return blocks;
 }
 
-/* Puts the oldest blocks of the stack back into their records; the newer ones move down. */
+/* The blocks of the stack, the oldest first and the newest among them. */
+static void **all_on_stack(struct slatei_arena *arena, unsigned class_index, size_t depth)
+{
+    arena->stack[class_index][depth + 1] = arena->front.entry[class_index].newest;
+    return &arena->stack[class_index][2];
+}
+
+/* The oldest blocks have left the stack. */
+static void drop_oldest(struct slatei_arena *arena, unsigned class_index, size_t depth,
+                        size_t count)
+{
+    void **oldest = &arena->stack[class_index][2];
+    memmove(oldest, oldest + count, (depth - count) * sizeof *oldest);
+    set_depth(arena, class_index, depth - count);
+}
+
+/* Puts the oldest blocks of the stack back into their records. */
 static void unstack(struct slatei_arena *arena, unsigned class_index, size_t count)
 {
-    void **oldest = &arena->stack[class_index][1];
     size_t depth = slatei_slice_depth(arena, class_index);
+    void **oldest = all_on_stack(arena, class_index, depth);
     for (size_t i = 0; i < count; i++) {
         if (i + AHEAD < count) {
             size_t granule = slatei_granule_of(oldest[i + AHEAD]);
@@ -321,8 +338,7 @@ static void unstack(struct slatei_arena *arena, unsigned class_index, size_t cou
         }
         put_back(arena, class_index, oldest[i]);
     }
-    memmove(oldest, oldest + count, (depth - count) * sizeof *oldest);
-    arena->front.entry[class_index].top -= count * sizeof *oldest;
+    drop_oldest(arena, class_index, depth, count);
     arena->flushed += count;
 }
 
@@ -343,28 +359,28 @@ static void put_back_word(struct slatei_arena *arena, unsigned class_index)
  * comes back. */
 static void move_below(struct slatei_arena *arena, unsigned class_index, size_t count)
 {
-    void **oldest = &arena->stack[class_index][1];
     size_t depth = slatei_slice_depth(arena, class_index);
+    void **oldest = all_on_stack(arena, class_index, depth);
     for (size_t i = 0; i < count; i++) {
         struct slate_block_ *block = oldest[i];
         block->next = arena->older[class_index];
         arena->older[class_index] = block;
     }
-    memmove(oldest, oldest + count, (depth - count) * sizeof *oldest);
-    arena->front.entry[class_index].top -= count * sizeof *oldest;
+    drop_oldest(arena, class_index, depth, count);
     put_back_word(arena, class_index);
 }
 
+/* To an empty stack. */
 static void move_up(struct slatei_arena *arena, unsigned class_index)
 {
-    struct slate_block_ *newest = arena->older[class_index];
-    size_t count = 0, most = slatei_classes[class_index].keep;
-    for (struct slate_block_ *block = newest; block != NULL && count < most; block = block->next)
-        count++;
-    arena->front.entry[class_index].top = bottom(class_index) + count * sizeof(void *);
-    for (; count > 0; count--, newest = newest->next)
-        arena->stack[class_index][count] = newest;
-    arena->older[class_index] = newest;
+    struct slate_block_ *newest = arena->older[class_index], *block = newest;
+    size_t depth = 0;
+    for (; block != NULL && depth < slatei_classes[class_index].keep; block = block->next)
+        depth++;
+    arena->older[class_index] = block;
+    for (size_t i = depth; i > 0; i--, newest = newest->next)
+        arena->stack[class_index][i + 1] = newest;
+    set_depth(arena, class_index, depth);
 }
 
 void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
@@ -388,9 +404,10 @@ void slatei_slice_flush(struct slatei_arena *arena, unsigned class_index)
 void slatei_slice_push(struct slatei_arena *arena, unsigned class_index, void *block)
 {
     struct slate_entry_ *entry = &arena->front.entry[class_index];
-    entry->top += sizeof block;
-    *slate_slot_(&arena->front, entry->top) = block;
-    if (entry->top >= arena->front.behind[class_index].limit)
+    struct slate_behind_ *behind = &arena->front.behind[class_index];
+    *++behind->top = entry->newest;
+    entry->newest = block;
+    if (behind->top >= behind->limit)
         slatei_slice_flush(arena, class_index);
 }
 
@@ -436,7 +453,7 @@ static bool refill(struct slatei_arena *arena, unsigned class_index)
                 entry->word_base = slatei_address_of(unit) + (size_t)index * 64 * entry->size;
                 bits[index] = 0;
                 behind->current = unit;
-                behind->next_word = index + 1;
+                behind->next_word = (uint16_t)(index + 1);
                 behind->fresh = current->unit.fresh;
                 uint64_t word = entry->word;
                 for (unsigned i = 0; i < PREFETCH && word != 0; i++, word &= word - 1)
@@ -472,9 +489,9 @@ void *slatei_slice_alloc_zero(struct slatei_arena *arena, unsigned class_index, 
     if (arena->older[class_index] != NULL && slatei_slice_depth(arena, class_index) == 0)
         move_up(arena, class_index);
     *zero = false;
-    void *block = *slate_slot_(&arena->front, entry->top);
+    void *block = entry->newest;
     if (block != NULL) {
-        entry->top -= sizeof block;
+        entry->newest = *arena->front.behind[class_index].top--;
         return block;
     }
     if (entry->word == 0 && !refill(arena, class_index))

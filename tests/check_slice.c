@@ -193,13 +193,10 @@ CHILD_TEST(beyond_a_slice)
 static size_t listed(unsigned class_index, void **out, size_t room)
 {
     size_t count = 0;
-    for (uint64_t at = self()->front.entry[class_index].top;; at -= sizeof(void *)) {
-        void *block = *slate_slot_(&self()->front, at);
-        if (block == NULL)
-            break;
+    void *const *at = self()->front.behind[class_index].top;
+    for (void *block = self()->front.entry[class_index].newest; block != NULL; block = *at--)
         if (count++ < room)
             out[count - 1] = block;
-    }
     return count;
 }
 

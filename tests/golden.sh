@@ -101,9 +101,9 @@ $CC -std=gnu11 -O2 -fno-pie -fcf-protection=none -DSLATE_STATIC -I"$top_srcdir/i
 $OBJDUMP -dr --no-show-raw-insn "$work/fastpath.o" > "$work/listing" || exit 1
 
 status=0
-count alloc48 "from the stack" 1 7
-count alloc48 "from the word" '$' 13
-count free_block "of an own block" '$' 20
+count alloc48 "from the stack" 1 9
+count alloc48 "from the word" '$' 12
+count free_block "of an own block" '$' 22
 count usable_size "of an own block" '$' 19
 cat "$work/counts"
 

@@ -37,28 +37,30 @@ struct slate_block_ {
 
 /* One size class of one arena, as far as the fast paths go.  Touched by the arena's owner alone.
  *   size == slate_class_size_(index of the entry)
- *   *slate_slot_(arena, top) is the newest free block on the stack, NULL when that is empty
+ *   newest is NULL or the block freed last; the ones before it are on a stack of addresses
  *   bit i of word set: word_base + i * size is a free place, not on the stack
  * A stack of addresses and not a list through the blocks: neither a pop nor a flush then waits for
- * a block that has left the cache.  Its top is an offset, so that an arena of zeroes is an empty
- * one. */
+ * a block that has left the cache.  The newest is apart so that its address is one load away, and
+ * an arena of zeroes is an empty one. */
 struct slate_entry_ {
-    uint64_t top;    /* bytes from the arena to the top slot of the stack */
+    void *newest;
     uint64_t word;   /* free places of the current unit */
     char *word_base; /* the place of bit 0 */
     uint64_t size;   /* block size in bytes */
 };
 
 /* What stands behind an entry: as large as the entry, so that one address calculation serves both.
- * Of it a push needs the limit; the rest is the slow paths'. */
+ * Of it the fast paths need top and limit.
+ *   *top is the block freed before newest, NULL if there is none; when newest is NULL, top is one
+ *   slot lower, and that slot is never read */
 struct slate_behind_ {
-    uint64_t limit;     /* a push that takes top there flushes the stack */
+    void **top;
+    void **limit;       /* a push that takes top there flushes the stack */
     uint32_t current;   /* the unit that word comes from, its first granule; 0 none */
     uint32_t available; /* first of the list of units with free places; 0 none */
-    uint32_t next_word; /* index of the word to load after this one */
-    uint32_t fresh;     /* not 0: word's places were never used, so they are zero */
     uint32_t units;     /* units the class holds */
-    uint32_t reserved;
+    uint16_t next_word; /* index of the word to load after this one */
+    uint16_t fresh;     /* not 0: word's places were never used, so they are zero */
 };
 
 /* The front part of a thread arena.  base, span, map and tag never change once the arena is
@@ -121,20 +123,15 @@ SLATE_TWIN_ void slate_clear_(void *block, size_t size)
     }
 }
 
-SLATE_TWIN_ void **slate_slot_(struct slate_arena_ *arena, uint64_t offset)
-{
-    return (void **)(void *)((char *)arena + offset);
-}
-
 SLATE_TWIN_ void *slate_alloc_inline_(size_t size)
 {
     if (SLATE_LIKELY_(size <= SLATE_CLASS_MAX)) {
         struct slate_arena_ *arena = slate_self_;
-        struct slate_entry_ *entry = &arena->entry[slate_class_of_(size)];
-        uint64_t top = entry->top;
-        void *block = *slate_slot_(arena, top);
+        uint64_t index = slate_class_of_(size);
+        struct slate_entry_ *entry = &arena->entry[index];
+        void *block = entry->newest;
         if (SLATE_LIKELY_(block != NULL)) {
-            entry->top = top - sizeof block;
+            entry->newest = *arena->behind[index].top--;
             SLATE_TRACK_ALLOC_(block, entry->size);
             return block;
         }
@@ -165,11 +162,13 @@ SLATE_TWIN_ void *slate_zalloc_inline_(size_t size)
 SLATE_TWIN_ void slate_push_(struct slate_arena_ *arena, uint64_t index, void *block)
 {
     struct slate_entry_ *entry = &arena->entry[index];
-    uint64_t top = entry->top + sizeof block;
-    *slate_slot_(arena, top) = block;
-    entry->top = top;
+    struct slate_behind_ *behind = &arena->behind[index];
+    void **top = behind->top + 1;
+    *top = entry->newest;
+    behind->top = top;
+    entry->newest = block;
     SLATE_TRACK_FREE_(block, entry->size);
-    if (SLATE_UNLIKELY_(top >= arena->behind[index].limit))
+    if (SLATE_UNLIKELY_(top >= behind->limit))
         slate_flush_(entry);
 }
 
