@@ -7,9 +7,13 @@
 #include <string.h>
 
 #include "arena.h"
+#include "debug.h"
 #include "large.h"
+#include "lock.h"
 #include "os.h"
+#include "other.h"
 #include "pool.h"
+#include "report.h"
 #include "reserve.h"
 #include "slice.h"
 #include "stats.h"
@@ -17,7 +21,8 @@
 
 /* ---- start-up */
 
-enum start { NOT_STARTED, STARTED, FAILED };
+/* DECLINED: another malloc serves the process. */
+enum start { NOT_STARTED, STARTED, FAILED, DECLINED };
 
 static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Stored with release under start_lock once everything is set up; loaded with acquire in start. */
@@ -27,23 +32,31 @@ static void before_fork(void)
 {
     if (slatei_arena_owned())
         slatei_slice_drain((struct slatei_arena *)(void *)slate_self_);
-    pthread_mutex_lock(&start_lock);
+    slatei_lock(&start_lock);
     slatei_arena_before_fork();
     slatei_large_lock();
     slatei_pool_lock();
+    atomic_store_explicit(&slatei_forking, (uintptr_t)pthread_self(), memory_order_relaxed);
 }
 
 static void after_fork(bool child)
 {
+    atomic_store_explicit(&slatei_forking, 0, memory_order_relaxed);
     slatei_pool_unlock();
     slatei_large_unlock();
     slatei_arena_after_fork(child);
-    pthread_mutex_unlock(&start_lock);
+    slatei_unlock(&start_lock);
 }
 
 static void after_fork_in_parent(void) { after_fork(false); }
 
 static void after_fork_in_child(void) { after_fork(true); }
+
+static const struct slatei_fork_handlers fork_handlers = {
+    .before = before_fork,
+    .in_parent = after_fork_in_parent,
+    .in_child = after_fork_in_child,
+};
 
 static int set_up(void)
 {
@@ -53,29 +66,45 @@ static int set_up(void)
         return FAILED;
     slatei_pool_start();
     slatei_slice_start();
-    if (slatei_arena_start(&slatei_slice_hooks) != 0)
+    if (slatei_arena_start(&slatei_slice_hooks, &fork_handlers) != 0)
         return FAILED;
     slatei_stats_start();
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return STARTED;
 }
 
-/* Once a process, at the first allocation.  False when there is no memory to be had at all. */
+/* For threads without an arena: sets everything up at the first allocation of the process.  False
+ * when there is no memory to be had of slate. */
 static bool start(void)
 {
     int state = atomic_load_explicit(&start_state, memory_order_acquire);
+    bool first = false;
     if (__builtin_expect(state == NOT_STARTED, 0)) {
+        /* First of all: a sanitizer that is not ready yet may have put itself in the place of the
+         * C library's locks too. */
+        if (slatei_other_rules != NULL && slatei_other_rules()) {
+            atomic_store_explicit(&start_state, DECLINED, memory_order_release);
+            return false;
+        }
         int saved = errno;
-        pthread_mutex_lock(&start_lock);
+        slatei_lock(&start_lock);
         state = atomic_load_explicit(&start_state, memory_order_relaxed);
         if (state == NOT_STARTED) {
+            first = true;
             state = set_up();
             atomic_store_explicit(&start_state, state, memory_order_release);
         }
-        pthread_mutex_unlock(&start_lock);
+        slatei_unlock(&start_lock);
         errno = saved;
     }
+    /* The first thread has the heap to itself. */
+    if (state == STARTED && !first)
+        slatei_arena_guard_forks();
     return state == STARTED;
+}
+
+static bool declined(void)
+{
+    return atomic_load_explicit(&start_state, memory_order_relaxed) == DECLINED;
 }
 
 bool slatei_started(void)
@@ -85,11 +114,11 @@ bool slatei_started(void)
 
 int slate_tune(const char *name, const char *value)
 {
-    pthread_mutex_lock(&start_lock);
+    slatei_lock(&start_lock);
     int error = EBUSY;
     if (atomic_load_explicit(&start_state, memory_order_relaxed) == NOT_STARTED)
         error = slatei_tunables_set(name, value);
-    pthread_mutex_unlock(&start_lock);
+    slatei_unlock(&start_lock);
     return error;
 }
 
@@ -120,10 +149,21 @@ static void make_room(struct slatei_arena *arena, size_t size)
         slatei_slice_drain(arena);
 }
 
+static void *allocate_elsewhere(size_t alignment, size_t size)
+{
+    void *block = declined() ? slatei_other_alloc(alignment, size) : NULL;
+    return block != NULL ? block : out_of_memory();
+}
+
+/* With --enable-debug an arena is looked over once in so many slow paths. */
+#define DEBUG_EACH 16
+
 static void *allocate(size_t size, bool *zero)
 {
-    if (!slatei_arena_owned() && !start())
-        return out_of_memory();
+    if (!slatei_arena_owned() && !start()) {
+        *zero = false;
+        return allocate_elsewhere(1, size);
+    }
     struct slatei_arena *arena = slatei_arena_enter();
     if (size > SLATE_CLASS_MAX) {
         void *block = NULL;
@@ -141,6 +181,8 @@ static void *allocate(size_t size, bool *zero)
     if (arena == NULL)
         return out_of_memory();
     unsigned class_index = slate_class_of_(size);
+    if (arena->slow % DEBUG_EACH == 0)
+        slatei_debug_arena(arena);
     void *block = slatei_slice_alloc_zero(arena, class_index, zero);
     slatei_arena_leave(arena);
     if (block == NULL)
@@ -196,17 +238,60 @@ static void free_foreign(void *block)
         slatei_arena_park(owner);
 }
 
+/* So often at most a process tells of blocks that are none. */
+#define TELL_MOST 8
+
+/* Leaves a block alone that is not known: freed twice, or never slate's. */
+static void tell_of_unknown(const char *doing, const void *block)
+{
+    static atomic_uint told;
+    if (atomic_load_explicit(&told, memory_order_relaxed) >= TELL_MOST ||
+        atomic_fetch_add_explicit(&told, 1, memory_order_relaxed) >= TELL_MOST)
+        return;
+    struct slatei_line line = {0};
+    slatei_line_text(&line, "slate: ");
+    slatei_line_text(&line, doing);
+    slatei_line_address(&line, block);
+    slatei_line_text(&line,
+                     ", which is no block (freed already, or another malloc's): it is left alone");
+    slatei_line_print(&line);
+}
+
+static __attribute__((noinline)) void free_unknown(void *block)
+{
+    if (slatei_other_free == NULL || !slatei_other_free(block))
+        tell_of_unknown("free of ", block);
+}
+
+static __attribute__((noinline)) void *realloc_unknown(void *block, size_t size)
+{
+    void *moved = NULL;
+    if (slatei_other_realloc == NULL || !slatei_other_realloc(block, size, &moved)) {
+        tell_of_unknown("realloc of ", block);
+        errno = EINVAL;
+    }
+    return moved;
+}
+
 void slate_free_slow_(void *block)
 {
-    if (block == NULL || !slatei_started())
+    if (block == NULL)
         return;
+    slatei_debug_block(block);
+    if (!slatei_started()) {
+        free_unknown(block);
+        return;
+    }
+    if (!slatei_arena_owned())
+        slatei_arena_guard_forks();
     unsigned class_index = class_of_block(block);
     if (class_index < SLATE_CLASSES) {
         SLATE_TRACK_FREE_(block, slate_class_size_(class_index));
         free_foreign(block);
     } else if (!slatei_arena_owned() ||
                !slatei_large_keep_spare((struct slatei_arena *)(void *)slate_self_, block)) {
-        slatei_large_free(block);
+        if (!slatei_large_free(block))
+            free_unknown(block);
     }
 }
 
@@ -218,19 +303,26 @@ void slate_flush_(struct slate_entry_ *entry)
 
 size_t slate_usable_size_slow_(const void *block)
 {
-    if (block == NULL || !slatei_started())
+    if (block == NULL)
         return 0;
     unsigned class_index = class_of_block(block);
-    return class_index < SLATE_CLASSES ? slate_class_size_(class_index)
-                                       : slatei_large_usable(block);
+    if (class_index < SLATE_CLASSES)
+        return slate_class_size_(class_index);
+    size_t size = slatei_large_usable(block);
+    if (size == 0 && slatei_other_usable != NULL)
+        slatei_other_usable(block, &size);
+    return size;
 }
 
 static __attribute__((noinline)) void *realloc_slow(void *block, size_t size)
 {
     if (block == NULL)
         return slate_alloc_inline_(size);
-    size_t room = slate_usable_size_slow_(block);
-    if (class_of_block(block) < SLATE_CLASSES) {
+    bool small = class_of_block(block) < SLATE_CLASSES;
+    size_t room = small ? slate_usable_size_slow_(block) : slatei_large_usable(block);
+    if (room == 0)
+        return realloc_unknown(block, size);
+    if (small) {
         if (size <= room && size * 2 >= room)
             return block;
     } else if (size > SLATE_CLASS_MAX) {
@@ -295,6 +387,8 @@ void *slate_aligned_alloc(size_t alignment, size_t size)
     }
     if (alignment <= 16)
         return slate_alloc_inline_(size);
+    if (!slatei_arena_owned() && !start())
+        return allocate_elsewhere(alignment, size);
     /* A unit begins at a granule, so blocks of a class whose size is a multiple of the alignment
      * have it. */
     if (alignment <= SLATEI_GRANULE && size <= SLATE_CLASS_MAX) {
@@ -306,8 +400,6 @@ void *slate_aligned_alloc(size_t alignment, size_t size)
             rounded = slatei_round_up(of_class + 1, alignment);
         }
     }
-    if (!start())
-        return out_of_memory();
     void *block = slatei_large_alloc(size == 0 ? 1 : size, alignment, NULL);
     return block != NULL ? block : out_of_memory();
 }
@@ -317,6 +409,8 @@ size_t slate_purge(void)
     size_t bytes = 0;
     if (!slatei_started())
         return 0;
+    if (!slatei_arena_owned())
+        slatei_arena_guard_forks();
     slatei_slice_settle(&bytes);
     return bytes + slatei_pool_purge();
 }

@@ -6,7 +6,10 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 
+#include "assert.h"
+#include "lock.h"
 #include "os.h"
 
 /* Three empty arenas in which nothing can be found, so that every operation of such a thread goes
@@ -25,6 +28,7 @@ static const union {
 __thread struct slate_arena_ *slate_self_ = (struct slate_arena_ *)(uintptr_t)empty_arena.zeroes;
 
 static const struct slatei_arena_hooks *hooks;
+static struct slatei_fork_handlers fork_handlers;
 static pthread_key_t thread_end;
 
 /* Guards the last arena, which all threads without one of their own share. */
@@ -63,9 +67,12 @@ static void thread_ends(void *value)
     slatei_arena_park(arena);
 }
 
-int slatei_arena_start(const struct slatei_arena_hooks *given)
+int slatei_arena_start(const struct slatei_arena_hooks *given,
+                       const struct slatei_fork_handlers *handlers)
 {
     hooks = given;
+    if (handlers != NULL)
+        fork_handlers = *handlers;
     return pthread_key_create(&thread_end, thread_ends);
 }
 
@@ -131,12 +138,41 @@ static struct slatei_arena *claim(void)
             if (slatei_arena_adopt(arena_at(i)) || adopt_orphan(arena_at(i)))
                 return arena_at(i);
     struct slatei_arena *arena = NULL;
-    pthread_mutex_lock(&new_lock);
+    slatei_lock(&new_lock);
     count = atomic_load_explicit(&used, memory_order_relaxed);
     if (count < most && (arena = claim_new(count)) != NULL)
         atomic_store_explicit(&used, count + 1, memory_order_release);
-    pthread_mutex_unlock(&new_lock);
+    slatei_unlock(&new_lock);
     return arena;
+}
+
+/* ---- fork handlers */
+
+enum guard { NO_GUARD, MAKING_GUARD, GUARDED };
+/* Stored with release when the handlers are registered; loaded with acquire by whoever waits. */
+static atomic_int guard;
+/* The thread that registers them; meant for that thread alone, so relaxed. */
+static atomic_uintptr_t guard_maker;
+
+void slatei_arena_guard_forks(void)
+{
+    int state = atomic_load_explicit(&guard, memory_order_acquire);
+    if (__builtin_expect(state == GUARDED, 1) || fork_handlers.before == NULL)
+        return;
+    int saved = errno;
+    uintptr_t self = (uintptr_t)pthread_self();
+    state = NO_GUARD;
+    if (atomic_compare_exchange_strong_explicit(&guard, &state, MAKING_GUARD, memory_order_acquire,
+                                                memory_order_acquire)) {
+        atomic_store_explicit(&guard_maker, self, memory_order_relaxed);
+        pthread_atfork(fork_handlers.before, fork_handlers.in_parent, fork_handlers.in_child);
+        atomic_store_explicit(&guard, GUARDED, memory_order_release);
+    }
+    /* The C library may allocate in order to register them. */
+    while (atomic_load_explicit(&guard, memory_order_acquire) != GUARDED &&
+           atomic_load_explicit(&guard_maker, memory_order_relaxed) != self)
+        sched_yield();
+    errno = saved;
 }
 
 struct slatei_arena *slatei_arena_enter(void)
@@ -159,11 +195,11 @@ struct slatei_arena *slatei_arena_enter(void)
         }
         slate_self_ = SHARING;
     }
-    pthread_mutex_lock(&shared_lock);
+    slatei_lock(&shared_lock);
     struct slatei_arena *arena = arena_at(shared_number());
     if (!atomic_load_explicit(&shared_made, memory_order_relaxed)) {
         if (claim_new(shared_number()) == NULL) {
-            pthread_mutex_unlock(&shared_lock);
+            slatei_unlock(&shared_lock);
             return NULL;
         }
         atomic_store_explicit(&shared_made, true, memory_order_release);
@@ -175,14 +211,14 @@ struct slatei_arena *slatei_arena_enter_shared(void)
 {
     if (slatei_arena_at(shared_number()) == NULL)
         return NULL;
-    pthread_mutex_lock(&shared_lock);
+    slatei_lock(&shared_lock);
     return arena_at(shared_number());
 }
 
 void slatei_arena_leave(struct slatei_arena *arena)
 {
     if (arena->front.number == shared_number())
-        pthread_mutex_unlock(&shared_lock);
+        slatei_unlock(&shared_lock);
 }
 
 void slatei_arena_push_foreign(struct slatei_arena *owner, void *block)
@@ -197,6 +233,9 @@ void slatei_arena_push_foreign(struct slatei_arena *owner, void *block)
 
 void slatei_arena_park(struct slatei_arena *arena)
 {
+    SLATEI_ASSERT(atomic_load_explicit(&arena->state, memory_order_relaxed) ==
+                  SLATEI_ARENA_CLAIMED);
+    SLATEI_ASSERT(arena->front.number != shared_number());
     hooks->park(arena);
     atomic_store_explicit(&arena->state, SLATEI_ARENA_PARKED, memory_order_release);
     atomic_fetch_add_explicit(&parked, 1, memory_order_relaxed);
@@ -204,8 +243,8 @@ void slatei_arena_park(struct slatei_arena *arena)
 
 void slatei_arena_before_fork(void)
 {
-    pthread_mutex_lock(&shared_lock);
-    pthread_mutex_lock(&new_lock);
+    slatei_lock(&shared_lock);
+    slatei_lock(&new_lock);
 }
 
 /* The memory of the child is not a snapshot of one moment: other threads went on while it was
@@ -231,6 +270,6 @@ void slatei_arena_after_fork(bool child)
         if (atomic_load_explicit(&shared_made, memory_order_relaxed))
             atomic_store_explicit(&arena_at(shared_number())->remote, NULL, memory_order_relaxed);
     }
-    pthread_mutex_unlock(&new_lock);
-    pthread_mutex_unlock(&shared_lock);
+    slatei_unlock(&new_lock);
+    slatei_unlock(&shared_lock);
 }

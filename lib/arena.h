@@ -72,9 +72,22 @@ struct slatei_arena_hooks {
     void (*rebuild)(struct slatei_arena *arena); /* orphaned by fork, has a new owner */
 };
 
-/* Prepares for the first claim.  Called once, after the reservation is made.  Returns 0 or an error
- * number. */
-int slatei_arena_start(const struct slatei_arena_hooks *hooks);
+/* What is to be done around a fork, which is all of the library's business. */
+struct slatei_fork_handlers {
+    void (*before)(void);
+    void (*in_parent)(void);
+    void (*in_child)(void);
+};
+
+/* Prepares for the first claim.  Called once, after the reservation is made.  `handlers` NULL:
+ * there are no forks.  Returns 0 or an error number. */
+int slatei_arena_start(const struct slatei_arena_hooks *hooks,
+                       const struct slatei_fork_handlers *handlers);
+
+/* To be called by a thread without an arena before it takes a lock or claims an arena: while one
+ * thread alone uses the heap, a fork finds nothing half-done in it and needs no handlers, so the
+ * first such call registers them. */
+void slatei_arena_guard_forks(void);
 
 /* True while the calling thread has an arena of its own in slate_self_. */
 static inline bool slatei_arena_owned(void) { return slate_self_->span != 0; }

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "lock.h"
 #include "os.h"
 #include "policy.h"
 #include "pool.h"
@@ -103,14 +104,14 @@ static void *map_own(size_t size, size_t alignment)
     if (slatei_os_map(size, alignment > page ? alignment : page, &address) != 0)
         return NULL;
     slatei_os_advise_huge(address, size, slatei_policy_small_end() != SIZE_MAX);
-    pthread_mutex_lock(&lock);
+    slatei_lock(&lock);
     bool room = make_room();
     if (room) {
         place(address, size);
         table.used++;
         table.bytes += size;
     }
-    pthread_mutex_unlock(&lock);
+    slatei_unlock(&lock);
     if (room)
         return address;
     slatei_os_unmap(address, size);
@@ -119,23 +120,23 @@ static void *map_own(size_t size, size_t alignment)
 
 static size_t own_size(const void *block)
 {
-    pthread_mutex_lock(&lock);
+    slatei_lock(&lock);
     const struct mapping *found = find(block);
     size_t size = found != NULL ? found->size : 0;
-    pthread_mutex_unlock(&lock);
+    slatei_unlock(&lock);
     return size;
 }
 
 static bool unmap_own(void *block)
 {
-    pthread_mutex_lock(&lock);
+    slatei_lock(&lock);
     struct mapping *found = find(block);
     size_t size = 0;
     if (found != NULL) {
         size = found->size;
         forget(found);
     }
-    pthread_mutex_unlock(&lock);
+    slatei_unlock(&lock);
     if (size != 0)
         slatei_os_unmap(block, size);
     return size != 0;
@@ -316,7 +317,7 @@ void *slatei_large_move(void *block, size_t size)
 void slatei_large_count(size_t *bytes, size_t *blocks, size_t *resident)
 {
     *resident = 0;
-    pthread_mutex_lock(&lock);
+    slatei_lock(&lock);
     *bytes = table.bytes;
     *blocks = table.used;
     for (size_t i = 0; i < table.slots; i++) {
@@ -325,9 +326,9 @@ void slatei_large_count(size_t *bytes, size_t *blocks, size_t *resident)
             slatei_os_resident(table.slot[i].address, table.slot[i].size, &of_block);
         *resident += of_block;
     }
-    pthread_mutex_unlock(&lock);
+    slatei_unlock(&lock);
 }
 
-void slatei_large_lock(void) { pthread_mutex_lock(&lock); }
+void slatei_large_lock(void) { slatei_lock(&lock); }
 
-void slatei_large_unlock(void) { pthread_mutex_unlock(&lock); }
+void slatei_large_unlock(void) { slatei_unlock(&lock); }

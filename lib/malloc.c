@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdint.h>
 
+#include "debug.h"
 #include "malloc_names.h"
 #include "os.h"
 #include "reserve.h"
@@ -20,7 +21,11 @@ static void *out_of_memory(void)
 
 void *LIBC(malloc)(size_t size) { return slate_alloc_inline_(size); }
 
-void LIBC(free)(void *block) { slate_free_inline_(block); }
+void LIBC(free)(void *block)
+{
+    slatei_debug_block(block);
+    slate_free_inline_(block);
+}
 
 void *LIBC(calloc)(size_t count, size_t size)
 {
@@ -33,9 +38,10 @@ void *LIBC(calloc)(size_t count, size_t size)
 void *LIBC(realloc)(void *block, size_t size)
 {
     if (SLATE_UNLIKELY_(size == 0) && block != NULL) {
-        slate_free_inline_(block);
+        LIBC(free)(block);
         return NULL;
     }
+    slatei_debug_block(block);
     return slate_realloc(block, size);
 }
 

@@ -6,16 +6,23 @@
  * C++ library.  Built with -fexceptions: what a C++ library throws passes through here.
  */
 #define _GNU_SOURCE
-#ifdef PIC
+/* Here the inlined fast path ends in a jump to a slow one that never returns NULL: a test of what a
+ * call returned would cost the fast path a stack frame. */
+#define slate_alloc_slow_ slatei_new_slow
 #include <dlfcn.h>
-#endif
 #include <stdlib.h>
 
+#include "debug.h"
 #include "malloc_names.h"
 #include "report.h"
 #include "reserve.h"
 
 /* Functions of whichever C++ library is in the process; NULL without one. */
+/* Weak too, so that a program without shared libraries links. */
+extern void *dlopen(const char *file, int mode) __attribute__((weak));
+extern void *dlsym(void *restrict handle, const char *restrict name) __attribute__((weak));
+extern int dlclose(void *handle) __attribute__((weak));
+
 typedef void (*new_handler)(void);
 extern new_handler get_new_handler(void) __asm__("_ZSt15get_new_handlerv") __attribute__((weak));
 extern void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribute__((weak));
@@ -23,8 +30,9 @@ extern void throw_bad_alloc(void) __asm__("_ZSt17__throw_bad_allocv") __attribut
 /* A C++ library that was loaded later, and for one plugin alone, is found by its name only. */
 static void *find(const char *name)
 {
-#ifdef PIC
     static const char *const libraries[] = {"libstdc++.so.6", "libc++.so.1", "libc++abi.so.1"};
+    if (dlopen == NULL || dlsym == NULL || dlclose == NULL)
+        return NULL;
     for (unsigned i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         void *library = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD);
         void *found = library != NULL ? dlsym(library, name) : NULL;
@@ -33,9 +41,6 @@ static void *find(const char *name)
         if (found != NULL)
             return found;
     }
-#else
-    (void)name;
-#endif
     return NULL;
 }
 
@@ -76,10 +81,18 @@ static __attribute__((noinline)) void *new_failed(size_t alignment, size_t size,
     }
 }
 
+void *slatei_new_slow(size_t size)
+{
+    void *block = slate_alloc(size);
+    return SLATE_LIKELY_(block != NULL) ? block : new_failed(1, size, false);
+}
+
 static inline void *new_plain(size_t size, bool nothrow)
 {
-    void *block = slate_alloc_inline_(size);
-    return SLATE_LIKELY_(block != NULL) ? block : new_failed(1, size, nothrow);
+    if (!nothrow)
+        return slate_alloc_inline_(size);
+    void *block = slate_alloc(size);
+    return SLATE_LIKELY_(block != NULL) ? block : new_failed(1, size, true);
 }
 
 static inline void *new_aligned(size_t size, size_t alignment, bool nothrow)
@@ -128,10 +141,18 @@ OPERATOR(void *, new_many_aligned_nothrow, "_ZnamSt11align_val_tRKSt9nothrow_t",
 }
 
 #define DELETE(name, mangled)                                                                      \
-    OPERATOR(void, name, mangled, void *block) { slate_free_inline_(block); }
+    OPERATOR(void, name, mangled, void *block)                                                     \
+    {                                                                                              \
+        slatei_debug_block(block);                                                                 \
+        slate_free_inline_(block);                                                                 \
+    }
 /* What the other forms tell beside the address is not needed. */
 #define DELETE_TOLD(name, mangled, ...)                                                            \
-    OPERATOR(void, name, mangled, void *block, __VA_ARGS__) { slate_free_inline_(block); }
+    OPERATOR(void, name, mangled, void *block, __VA_ARGS__)                                        \
+    {                                                                                              \
+        slatei_debug_block(block);                                                                 \
+        slate_free_inline_(block);                                                                 \
+    }
 #define UNUSED __attribute__((unused))
 
 DELETE(delete_one, "_ZdlPv")

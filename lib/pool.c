@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "lock.h"
 #include "os.h"
 #include "policy.h"
 #include "reserve.h"
@@ -33,6 +34,7 @@ static struct {
     size_t free_granules;
     size_t dirty_granules;
     size_t new_ground; /* since memory was last given back */
+    size_t populated;  /* up to where ground was brought into memory; bytes, at most the limit */
     uint64_t taken, put, contended;
 } pool;
 
@@ -51,13 +53,15 @@ void slatei_pool_start(void)
 
 void slatei_pool_lock(void)
 {
+    if (slatei_lock_is_open())
+        return;
     if (pthread_mutex_trylock(&lock) != 0) {
         pthread_mutex_lock(&lock);
         pool.contended++;
     }
 }
 
-void slatei_pool_unlock(void) { pthread_mutex_unlock(&lock); }
+void slatei_pool_unlock(void) { slatei_unlock(&lock); }
 
 /* ---- the tree of free runs */
 
@@ -274,7 +278,7 @@ static void give_back_and_unlock(void)
 
 size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *zero)
 {
-    size_t start;
+    size_t start, from = 0, to = 0;
     bool is_zero;
     if (count > pool.slice.span >> SLATE_GRANULE_SHIFT_)
         return 0;
@@ -296,6 +300,15 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
         if (start > top)
             add_run(top, start - top, high > top ? high - top : 0, top >= high);
         is_zero = start >= high;
+        /* Units are used to their ends soon, large blocks may never be. */
+        if (is_zero && value != SLATEI_MAP_LARGE) {
+            from = start << SLATE_GRANULE_SHIFT_;
+            if (from < pool.populated)
+                from = pool.populated;
+            to = slatei_policy_ahead(&pool.slice, pool.slice.top);
+            if (to > from)
+                pool.populated = to;
+        }
     }
     pool.taken++;
     if (value == SLATEI_MAP_LARGE) {
@@ -307,6 +320,8 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
     }
     slatei_reserve.map[start] = value;
     give_back_and_unlock();
+    if (to > from)
+        slatei_os_populate(slatei_reserve.base + from, to - from);
     if (zero != NULL)
         *zero = is_zero;
     return start;

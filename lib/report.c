@@ -6,6 +6,9 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#ifdef SLATEI_DEBUG
+#include <stdlib.h>
+#endif
 #include <string.h>
 #include <unistd.h>
 
@@ -38,6 +41,21 @@ void slatei_line_column(struct slatei_line *line, uint64_t number, unsigned widt
 void slatei_line_number(struct slatei_line *line, uint64_t number)
 {
     slatei_line_column(line, number, 0);
+}
+
+void slatei_line_address(struct slatei_line *line, const void *address)
+{
+    char digits[2 + 2 * sizeof address + 1];
+    char *first = digits + sizeof digits - 1;
+    *first = '\0';
+    uintptr_t number = (uintptr_t)address;
+    do {
+        *--first = "0123456789abcdef"[number & 15];
+        number >>= 4;
+    } while (number != 0);
+    *--first = 'x';
+    *--first = '0';
+    slatei_line_text(line, first);
 }
 
 void slatei_line_bytes(struct slatei_line *line, uint64_t bytes)
@@ -92,3 +110,18 @@ bool slatei_report_first(atomic_bool *once)
 {
     return !atomic_exchange_explicit(once, true, memory_order_relaxed);
 }
+
+#ifdef SLATEI_DEBUG
+void slatei_assert_failed(const char *condition, const char *file, unsigned line)
+{
+    struct slatei_line text = {0};
+    slatei_line_text(&text, "slate: ");
+    slatei_line_text(&text, file);
+    slatei_line_text(&text, ":");
+    slatei_line_number(&text, line);
+    slatei_line_text(&text, ": does not hold: ");
+    slatei_line_text(&text, condition);
+    slatei_line_print(&text);
+    abort();
+}
+#endif

@@ -151,6 +151,8 @@ static SLATEI_UNSYNCHRONISED void count(struct slate_stats *stats)
 {
     for (unsigned i = 0; i < SLATE_CLASSES; i++)
         stats->classes[i].size = slate_class_size_(i);
+    if (!slatei_arena_owned())
+        slatei_arena_guard_forks();
     slatei_slice_settle(NULL);
     stats->reserved = slatei_reserve.span;
     struct slatei_pool_counts pool;

@@ -2,13 +2,13 @@
  *
  * SPDX-License-Identifier: MIT
  */
-#define _GNU_SOURCE
 #include "tunables.h"
 
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #define SLATE_NO_INLINE
 #include "report.h"
@@ -181,13 +181,42 @@ static void make_readable(const char *text, char readable[READABLE + 4])
     memcpy(readable + length, rest, strlen(rest) + 1);
 }
 
+/* The C library's, and where the kernel put the environment: a program may allocate before the C
+ * library knows of it. */
+extern char **process_environment __asm__("environ") __attribute__((weak));
+extern void *stack_at_entry __asm__("__libc_stack_end") __attribute__((weak));
+
+static char **environment(void)
+{
+    if (&process_environment != NULL && process_environment != NULL)
+        return process_environment;
+    if (&stack_at_entry == NULL || stack_at_entry == NULL)
+        return NULL;
+    /* Number of arguments, arguments, NULL, environment, NULL. */
+    const uintptr_t *count = stack_at_entry;
+    return (char **)(uintptr_t)(count + 1 + *count + 1);
+}
+
+/* The value of a variable; NULL without it, and in set-user-id programs always.  What it points to
+ * may end as soon as the program changes its environment: nothing here keeps it. */
+static const char *variable(const char *name)
+{
+    char **at = environment();
+    size_t length = strlen(name);
+    for (; at != NULL && *at != NULL; at++)
+        if (strncmp(*at, name, length) == 0 && (*at)[length] == '=')
+            return *at + length + 1;
+    return NULL;
+}
+
 void slatei_tunables_start(void)
 {
+    if (getauxval(AT_SECURE) != 0)
+        return;
     for (unsigned i = 0; i < TUNABLES; i++) {
         if (set_in_code & 1u << i)
             continue;
-        /* secure_getenv answers nothing in a set-user-id program (AT_SECURE). */
-        const char *text = secure_getenv(shown[i].name);
+        const char *text = variable(shown[i].name);
         if (text != NULL && !read_value(i, text)) {
             char readable[READABLE + 4];
             make_readable(text, readable);

@@ -16,6 +16,21 @@ AC_DEFUN([SLATE_TRY_CFLAG], [
   AS_VAR_POPDEF([cached])
 ])
 
+# SLATE_TRY_LDFLAG(VARIABLE, FLAG)
+# Appends FLAG to VARIABLE if the linker takes it for a shared library.
+AC_DEFUN([SLATE_TRY_LDFLAG], [
+  AS_VAR_PUSHDEF([cached], [slate_cv_ldflag_$2])
+  AC_CACHE_CHECK([whether the linker takes $2], [cached], [
+    slate_save_LDFLAGS=$LDFLAGS
+    LDFLAGS="$LDFLAGS -shared -fPIC $2"
+    AC_LINK_IFELSE([AC_LANG_SOURCE([int slate_defined = 1;])],
+      [AS_VAR_SET([cached], [yes])], [AS_VAR_SET([cached], [no])])
+    LDFLAGS=$slate_save_LDFLAGS
+  ])
+  AS_VAR_IF([cached], [yes], [AS_VAR_APPEND([$1], [" $2"])])
+  AS_VAR_POPDEF([cached])
+])
+
 # SLATE_CHECK_TLS
 # The way to a thread's arena is one thread-local pointer in the initial-exec model: without it each
 # allocation would call __tls_get_addr, which may itself allocate.
