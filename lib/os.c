@@ -125,6 +125,16 @@ int slatei_os_advise_huge(void *address, size_t size, bool huge)
     return error == EINVAL ? 0 : error;
 }
 
+void slatei_os_populate(void *address, size_t size)
+{
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+    int saved = errno;
+    madvise(address, size, MADV_POPULATE_WRITE);
+    errno = saved;
+}
+
 int slatei_os_move(void *from, void *to, size_t size)
 {
 #ifndef MREMAP_DONTUNMAP

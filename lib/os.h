@@ -39,6 +39,9 @@ int slatei_os_commit(void *address, size_t size);
 int slatei_os_discard(void *address, size_t size);
 /* Asks for huge pages, or for small ones only.  A kernel without huge pages is no error. */
 int slatei_os_advise_huge(void *address, size_t size, bool huge);
+/* Brings usable memory in at once, without a fault for each page.  A kernel that cannot is no
+ * error: the pages come when they are touched. */
+void slatei_os_populate(void *address, size_t size);
 /* Moves the pages of `from` to `to`, which is usable memory as well and whose own pages end; `from`
  * stays usable and is zero.  The ranges do not overlap. */
 int slatei_os_move(void *from, void *to, size_t size);

@@ -14,6 +14,12 @@
  * overcommit see about what is used, and mprotect is called rarely. */
 #define STEP_LEAST ((size_t)64 << 10)
 #define STEP_MOST ((size_t)32 << 20)
+/* Large blocks of up to this size (bytes) come into memory whole: a fault for each of their pages
+ * took a quarter of the processor time of a small compilation (cc1-hello: 1.29 ms, 1.04 with 64
+ * KiB, 0.99 with 256 KiB; no more memory in any trace).  Not in the first 512 KiB: there lie buffers
+ * that a program makes at its start and may never fill. */
+#define POPULATE_MOST ((size_t)256 << 10)
+#define POPULATE_FROM ((size_t)512 << 10)
 
 size_t slatei_policy_small_end(void)
 {
@@ -67,6 +73,12 @@ int slatei_policy_raise(struct slatei_slice *slice, size_t top)
     if (error != 0 && need < limit)
         error = extend(slice, need);
     return error;
+}
+
+void slatei_policy_populate(const struct slatei_slice *slice, size_t from, size_t to)
+{
+    if (from >= POPULATE_FROM && to <= slatei_policy_small_end() && to - from <= POPULATE_MOST)
+        slatei_os_populate(slice->base + from, to - from);
 }
 
 size_t slatei_policy_give_back(const struct slatei_slice *slice, size_t from, size_t to)

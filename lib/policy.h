@@ -26,6 +26,10 @@ int slatei_policy_raise(struct slatei_slice *slice, size_t top);
 /* Where small pages end in any slice: 0, the switch point in whole huge pages, or SIZE_MAX. */
 size_t slatei_policy_small_end(void);
 
+/* For a new large block in bytes [from, to) of a slice, never used before: if it is on small pages
+ * and not too large to be filled soon, brings them in together. */
+void slatei_policy_populate(const struct slatei_slice *slice, size_t from, size_t to);
+
 /* Gives back what can be given back of the free bytes [from, to) of a slice: whole pages below the
  * switch point (nothing there under `shared`), whole huge pages above it.  Returns the bytes given
  * back; when that is to - from, all of the range is zero. */

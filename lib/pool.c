@@ -34,7 +34,6 @@ static struct {
     size_t free_granules;
     size_t dirty_granules;
     size_t new_ground; /* since memory was last given back */
-    size_t populated;  /* up to where ground was brought into memory; bytes, at most the limit */
     uint64_t taken, put, contended;
 } pool;
 
@@ -278,8 +277,8 @@ static void give_back_and_unlock(void)
 
 size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *zero)
 {
-    size_t start, from = 0, to = 0;
-    bool is_zero;
+    size_t start;
+    bool is_zero, new_ground = false;
     if (count > pool.slice.span >> SLATE_GRANULE_SHIFT_)
         return 0;
     slatei_pool_lock();
@@ -299,16 +298,7 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
         }
         if (start > top)
             add_run(top, start - top, high > top ? high - top : 0, top >= high);
-        is_zero = start >= high;
-        /* Units are used to their ends soon, large blocks may never be. */
-        if (is_zero && value != SLATEI_MAP_LARGE) {
-            from = start << SLATE_GRANULE_SHIFT_;
-            if (from < pool.populated)
-                from = pool.populated;
-            to = slatei_policy_ahead(&pool.slice, pool.slice.top);
-            if (to > from)
-                pool.populated = to;
-        }
+        is_zero = new_ground = start >= high;
     }
     pool.taken++;
     if (value == SLATEI_MAP_LARGE) {
@@ -320,8 +310,9 @@ size_t slatei_pool_take(size_t count, size_t alignment, uint16_t value, bool *ze
     }
     slatei_reserve.map[start] = value;
     give_back_and_unlock();
-    if (to > from)
-        slatei_os_populate(slatei_reserve.base + from, to - from);
+    if (new_ground && value == SLATEI_MAP_LARGE)
+        slatei_policy_populate(&pool.slice, start << SLATE_GRANULE_SHIFT_,
+                               (start + count) << SLATE_GRANULE_SHIFT_);
     if (zero != NULL)
         *zero = is_zero;
     return start;

@@ -441,10 +441,10 @@ static void grow_by_bytes(enum slatei_policy policy, bool walled, bool from_pref
     require(block != NULL);
     fill(block, size, 1);
     size_t before = status_bytes("RssAnon"), faults = minor_faults(), peak = 0;
-    unsigned moves = 0;
+    unsigned moves = 0, walls = 0;
     for (unsigned i = 0; i < 1000; i++) {
         /* In the way now and then; gaps before the block are filled first. */
-        for (wall = NULL; walled && i % 50 == 0 && wall < block;)
+        for (wall = NULL; walled && i % 50 == 0 && wall < block; walls++)
             require((wall = slate_alloc(30000)) != NULL);
         unsigned char *before_growth = block;
         require((block = slate_realloc(block, ++size)) != NULL);
@@ -455,7 +455,8 @@ static void grow_by_bytes(enum slatei_policy policy, bool walled, bool from_pref
             peak = now > peak ? now : peak;
         }
     }
-    size_t room = PAYLOAD / 100 + 256 * KIB; /* and what the tables of new ground take */
+    /* And what the walls and the tables of new ground take. */
+    size_t room = PAYLOAD / 100 + 256 * KIB + walls * 32 * KIB;
     if (policy != SLATEI_NEVER)
         room += slatei_os_huge_page_size();
     /* What lies on small pages may be copied to huge ones. */

@@ -189,6 +189,23 @@ CHILD_TEST(resident_counts_pages)
     require_result(slatei_os_unmap(address, pages * page), 0);
 }
 
+CHILD_TEST(populate_brings_in)
+{
+    SKIP_IF(RUNNING_ON_VALGRIND, "Valgrind reads memory itself");
+    start();
+    char *address = mapped(8 * page, page);
+    require_result(slatei_os_advise_huge(address, 8 * page, false), 0);
+    errno = 77;
+    slatei_os_populate(address + 2 * page, 4 * page);
+    require_equal(errno, 77);
+    size_t resident = 1;
+    require_result(slatei_os_resident(address, 8 * page, &resident), 0);
+    SKIP_IF(resident == 0, "this kernel has no MADV_POPULATE_WRITE");
+    require_equal(resident, 4 * page);
+    require(all_zero(address, 8 * page));
+    require_result(slatei_os_unmap(address, 8 * page), 0);
+}
+
 CHILD_TEST(move_takes_the_contents)
 {
     start();
@@ -298,6 +315,7 @@ int main(void)
     tcase_add_test(tests, map_is_zero);
     tcase_add_test(tests, discard_gives_back);
     tcase_add_test(tests, resident_counts_pages);
+    tcase_add_test(tests, populate_brings_in);
     tcase_add_test(tests, move_takes_the_contents);
     tcase_add_test(tests, advice_shows_in_smaps);
     tcase_add_test(tests, huge_resident_agrees_with_smaps);

@@ -400,6 +400,32 @@ CHILD_TEST(no_huge_page_under_never)
     require_equal(stats.huge, 0);
 }
 
+/* How much of a new block is in memory before anything is written to it. */
+static size_t resident_of_new(size_t size)
+{
+    size_t resident = 0;
+    char *block = slate_alloc(size);
+    require(block != NULL);
+    require_equal(slatei_os_resident(block, size, &resident), 0);
+    return resident;
+}
+
+CHILD_TEST(large_blocks_come_whole)
+{
+    SKIP_UNDER_TOOLS();
+    slatei_settings.policy = SLATEI_SHARED;
+    slatei_settings.switch_bytes = 4 * MIB;
+    require_equal(resident_of_new(128 * KIB), 0); /* where a program starts */
+    require_equal(resident_of_new(512 * KIB), 0); /* too large */
+    size_t resident = resident_of_new(256 * KIB);
+    SKIP_IF(resident == 0, "this kernel has no MADV_POPULATE_WRITE");
+    require_equal(resident, 256 * KIB);
+    require_equal(resident_of_new(20 * KIB), 20 * KIB);
+    require_equal(resident_of_new(260 * KIB), 0);
+    require(slate_alloc(4 * MIB) != NULL);
+    require_equal(resident_of_new(256 * KIB), 0); /* on huge pages */
+}
+
 int main(void)
 {
     Suite *suite = suite_create("policy");
@@ -414,5 +440,6 @@ int main(void)
     tcase_add_test(tests, contiguous_across_the_switch);
     tcase_add_test(tests, first_huge_page);
     tcase_add_test(tests, no_huge_page_under_never);
+    tcase_add_test(tests, large_blocks_come_whole);
     return run_suite(suite);
 }
