@@ -58,6 +58,15 @@ size_t slatei_os_huge_page_size(void) { return huge_page_size; }
 
 size_t slatei_os_address_limit(void) { return address_limit; }
 
+bool slatei_os_data_limited(void)
+{
+    int saved = errno;
+    struct rlimit limit;
+    bool limited = getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    errno = saved;
+    return limited;
+}
+
 /* The error number of a call that answered `failed`, with errno put back. */
 static int result(bool failed, int saved)
 {
@@ -92,7 +101,13 @@ static int map_aligned(size_t size, size_t alignment, int protection, bool keep_
 
 int slatei_os_reserve(size_t size, size_t alignment, void **address)
 {
-    return map_aligned(size, alignment, PROT_NONE, address_limit == SIZE_MAX, address);
+    int saved = errno;
+    int error = map_aligned(size, alignment, PROT_NONE, address_limit == SIZE_MAX, address);
+    /* The kernel leaves untouched memory out of a core dump, debuggers do not. */
+    if (error == 0)
+        madvise(*address, size, MADV_DONTDUMP);
+    errno = saved;
+    return error;
 }
 
 int slatei_os_map(size_t size, size_t alignment, void **address)
@@ -109,7 +124,11 @@ int slatei_os_unmap(void *address, size_t size)
 int slatei_os_commit(void *address, size_t size)
 {
     int saved = errno;
-    return result(mprotect(address, size, PROT_READ | PROT_WRITE) != 0, saved);
+    int error = result(mprotect(address, size, PROT_READ | PROT_WRITE) != 0, saved);
+    if (error == 0)
+        madvise(address, size, MADV_DODUMP);
+    errno = saved;
+    return error;
 }
 
 int slatei_os_discard(void *address, size_t size)

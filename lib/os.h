@@ -24,10 +24,12 @@ size_t slatei_os_page_size(void);
 size_t slatei_os_huge_page_size(void);
 /* The limit of the address space (RLIMIT_AS); SIZE_MAX without one. */
 size_t slatei_os_address_limit(void);
+/* Whether usable memory is limited (RLIMIT_DATA), used or not. */
+bool slatei_os_data_limited(void);
 
-/* Takes `size` bytes of address space that cannot be used yet, at a multiple of `alignment` (a
- * power of two).  Where the address space is not limited, as much as `alignment` around it may be
- * taken as well, and stays so. */
+/* Takes `size` bytes of address space that cannot be used yet and is in no core dump, at a multiple
+ * of `alignment` (a power of two).  Where the address space is not limited, as much as `alignment`
+ * around it may be taken as well, and stays so. */
 int slatei_os_reserve(size_t size, size_t alignment, void **address);
 /* Takes `size` bytes of zeroed memory at a multiple of `alignment` (a power of two). */
 int slatei_os_map(size_t size, size_t alignment, void **address);

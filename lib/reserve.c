@@ -134,7 +134,9 @@ int slatei_reserve_start(void)
     struct plan plan;
     void *address = NULL;
     int error = ENOMEM;
-    if (slatei_settings.policy != SLATEI_SHARED)
+    /* What one class slice has made usable no other part of the heap can use: where that is
+     * limited, everything is the pool's. */
+    if (slatei_settings.policy != SLATEI_SHARED && !slatei_os_data_limited())
         error = climb_slices(&plan, &address);
     if (error != 0)
         error = climb_pool(&plan, &address);

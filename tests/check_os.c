@@ -91,6 +91,44 @@ CHILD_TEST(address_limit)
     require_equal(slatei_os_address_limit(), 3 * GIB);
 }
 
+CHILD_TEST(data_limit)
+{
+    SKIP_UNDER_TOOLS();
+    start();
+    struct rlimit limit = {3 * GIB, 4 * GIB};
+    require_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+    require(slatei_os_data_limited());
+}
+
+/* A debugger that dumps a process leaves out what has VmFlags "dd". */
+static bool in_core_dumps(const void *address)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char line[512];
+    bool inside = false, flagged = false;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        uintptr_t from, to;
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+            inside = (uintptr_t)address >= from && (uintptr_t)address < to;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            flagged = strstr(line, " dd") != NULL;
+    }
+    if (file != NULL)
+        fclose(file);
+    return !flagged;
+}
+
+CHILD_TEST(core_dumps_hold_usable_memory_alone)
+{
+    start();
+    void *address = NULL;
+    require_result(slatei_os_reserve(16 * page, page, &address), 0);
+    require(!in_core_dumps(address));
+    require_result(slatei_os_commit((char *)address + 4 * page, 4 * page), 0);
+    require(in_core_dumps((char *)address + 4 * page));
+    require(!in_core_dumps((char *)address + 8 * page));
+}
+
 CHILD_TEST(reserve_is_aligned_and_unusable)
 {
     start();
@@ -309,6 +347,8 @@ int main(void)
     tcase_add_test(tests, sizes);
     tcase_add_test(tests, no_address_limit);
     tcase_add_test(tests, address_limit);
+    tcase_add_test(tests, data_limit);
+    tcase_add_test(tests, core_dumps_hold_usable_memory_alone);
     tcase_add_test(tests, reserve_is_aligned_and_unusable);
     tcase_add_test(tests, alignment_leaves_nothing_behind);
     tcase_add_test(tests, commit_makes_usable_and_zero);

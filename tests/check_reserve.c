@@ -45,6 +45,16 @@ static void check_layout(void)
     require_at_least(r->base, (char *)(r->map + granules));
 }
 
+CHILD_TEST(layout_under_a_data_limit)
+{
+    SKIP_UNDER_TOOLS();
+    struct rlimit limit = {GIB, RLIM_INFINITY};
+    require_equal(setrlimit(RLIMIT_DATA, &limit), 0);
+    reserve_only(SLATEI_SWITCH, 4 * GIB, 64);
+    check_layout();
+    require_equal(slatei_reserve.slice_span, 0);
+}
+
 CHILD_TEST(layout_with_slices)
 {
     reserve_only(SLATEI_SWITCH, 4 * GIB, 64);
@@ -415,6 +425,7 @@ int main(void)
 {
     Suite *suite = suite_create("reserve");
     TCase *tests = only_case(suite);
+    tcase_add_test(tests, layout_under_a_data_limit);
     tcase_add_test(tests, layout_with_slices);
     tcase_add_test(tests, layout_of_the_pool_alone);
     tcase_add_test(tests, layout_least);
