@@ -293,7 +293,10 @@ static void empty_stack(struct slatei_arena *arena, unsigned class_index)
 {
     void **slot = arena->stack[class_index];
     arena->front.behind[class_index].limit = slot + slatei_classes[class_index].room;
-    set_depth(arena, class_index, 0);
+    /* As set_depth does it for 0, but without a look at slot 1: in a new arena that would bring in
+     * every page of the stacks. */
+    arena->front.behind[class_index].top = slot;
+    arena->front.entry[class_index].newest = NULL;
 }
 
 size_t slatei_slice_depth(const struct slatei_arena *arena, unsigned class_index)
