@@ -1,4 +1,5 @@
-/* slate.h - the whole interface of slate, an arena allocator for compilers.
+/* slate.h - the whole interface of slate, an arena allocator for compilers; regions are in
+ * <slate/region.h>, which it includes.
  *
  * SPDX-License-Identifier: MIT
  *
@@ -147,5 +148,6 @@ SLATE_API const struct slate_tunable *slate_tunables(size_t *count);
 #endif
 
 #include <slate/inline.h>
+#include <slate/region.h>
 
 #endif

@@ -105,6 +105,9 @@ count alloc48 "from the stack" 1 9
 count alloc48 "from the word" '$' 12
 count free_block "of an own block" '$' 22
 count usable_size "of an own block" '$' 19
+count region_alloc48 "in the chunk" 1 6
+count region_new "in the chunk" 1 6
+count region_alloc "in the chunk" 1 14
 cat "$work/counts"
 
 if [ "${1:-}" = --update ]; then

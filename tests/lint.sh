@@ -23,7 +23,7 @@ symbols() {
 rule_levels() {
     symbols "$1" | awk '
         BEGIN {
-            levels = "os report lock/tunables reserve/numa policy/pool arena/slice large/region buffer/scratch stats debug/api/malloc malloc_cxx malloc_info malloc_other"
+            levels = "os report lock/tunables reserve/numa policy/pool arena/slice large/stats debug/api/region buffer/scratch/malloc malloc_cxx malloc_info malloc_other"
             for (i = split(levels, row, "/"); i > 0; i--)
                 for (j = split(row[i], file, " "); j > 0; j--)
                     level[file[j]] = i - 1
@@ -72,7 +72,7 @@ rule_environment() {
 # library, and has no way to return when there is none.
 rule_libc() {
     symbols "$1" | awk -v debug="${DEBUG-}" -v allowed="
-        __errno_location memcpy memmove memset memcmp strlen strcmp strncmp strchr
+        __errno_location memcpy memmove memset memcmp strlen strcmp strncmp strchr memchr
         open read write close mmap munmap mprotect madvise mremap mincore sysconf getrlimit prctl
         secure_getenv getauxval environ __libc_stack_end atexit pthread_atfork pthread_key_create pthread_setspecific pthread_getspecific pthread_once
         pthread_mutex_init pthread_mutex_lock pthread_mutex_trylock pthread_mutex_unlock
@@ -83,6 +83,8 @@ rule_libc() {
                 known[name[i]] = 1
             special["malloc_info"] = " fprintf fputs fwrite "
             special["malloc_cxx"] = " abort "
+            # slate_region_printf and its like
+            special["region"] = special["buffer"] = " vsnprintf __vsnprintf_chk "
             # its failing checks
             if (debug) special["report"] = " abort "
         }

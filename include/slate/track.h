@@ -19,6 +19,9 @@
 #endif
 #endif
 
+/* ALLOC: bytes that become a program's; FREE: a block that ends; END: bytes of a region, a buffer
+ * or scratch that end, all of them; OPEN: bytes that are to be copied as they are. */
+
 /* A free block keeps its first 16 bytes readable: other threads' frees are chained through them. */
 #define SLATE_TRACK_HEAD_ 16
 
@@ -27,6 +30,8 @@
 #define SLATE_TRACK_ALLOC_(block, size) __asan_unpoison_memory_region((block), (size))
 #define SLATE_TRACK_FREE_(block, size)                                                             \
     __asan_poison_memory_region((char *)(block) + SLATE_TRACK_HEAD_, (size)-SLATE_TRACK_HEAD_)
+#define SLATE_TRACK_END_(address, size) __asan_poison_memory_region((address), (size))
+#define SLATE_TRACK_OPEN_(address, size) __asan_unpoison_memory_region((address), (size))
 #define SLATE_TRACK_ZERO_(block, size) ((void)0)
 #elif defined(SLATE_VALGRIND)
 #include <valgrind/memcheck.h>
@@ -34,11 +39,15 @@
 #define SLATE_TRACK_FREE_(block, size)                                                             \
     ((void)VALGRIND_MAKE_MEM_NOACCESS((char *)(block) + SLATE_TRACK_HEAD_,                         \
                                       (size)-SLATE_TRACK_HEAD_))
+#define SLATE_TRACK_END_(address, size) ((void)VALGRIND_MAKE_MEM_NOACCESS((address), (size)))
+#define SLATE_TRACK_OPEN_(address, size) ((void)VALGRIND_MAKE_MEM_DEFINED((address), (size)))
 /* What slate knows to be zero is not undefined. */
 #define SLATE_TRACK_ZERO_(block, size) ((void)VALGRIND_MAKE_MEM_DEFINED((block), (size)))
 #else
 #define SLATE_TRACK_ALLOC_(block, size) ((void)0)
 #define SLATE_TRACK_FREE_(block, size) ((void)0)
+#define SLATE_TRACK_END_(address, size) ((void)0)
+#define SLATE_TRACK_OPEN_(address, size) ((void)0)
 #define SLATE_TRACK_ZERO_(block, size) ((void)0)
 #endif
 
