@@ -1,5 +1,5 @@
 /* slate.h - the whole interface of slate, an arena allocator for compilers; regions are in
- * <slate/region.h>, which it includes.
+ * <slate/region.h> and append buffers in <slate/buffer.h>, which it includes.
  *
  * SPDX-License-Identifier: MIT
  *
@@ -149,5 +149,7 @@ SLATE_API const struct slate_tunable *slate_tunables(size_t *count);
 
 #include <slate/inline.h>
 #include <slate/region.h>
+
+#include <slate/buffer.h>
 
 #endif

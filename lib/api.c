@@ -2,6 +2,8 @@
  *
  * SPDX-License-Identifier: MIT
  */
+#include "api.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -111,6 +113,8 @@ bool slatei_started(void)
 {
     return atomic_load_explicit(&start_state, memory_order_acquire) == STARTED;
 }
+
+bool slatei_start(void) { return slatei_arena_owned() || start(); }
 
 int slate_tune(const char *name, const char *value)
 {

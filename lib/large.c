@@ -142,6 +142,64 @@ static bool unmap_own(void *block)
     return size != 0;
 }
 
+/* ---- blocks that change in size without a copy */
+
+void *slatei_large_alloc_own(size_t size)
+{
+    size_t huge = slatei_os_huge_page_size(), page = slatei_os_page_size();
+    if (size > PTRDIFF_MAX - huge)
+        return NULL;
+    /* At a huge page, so that moving it later moves whole huge pages. */
+    return map_own(slatei_round_up(size, page), huge);
+}
+
+/* Enters a mapping that changed.  There is room: the old entry goes before. */
+static void replace_own(void *old_block, char *address, size_t size)
+{
+    slatei_lock(&lock);
+    forget(find(old_block));
+    place(address, size);
+    table.used++;
+    table.bytes += size;
+    slatei_unlock(&lock);
+}
+
+void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
+{
+    *copied = 0;
+    size_t old = own_size(block);
+    if (size > PTRDIFF_MAX - slatei_os_huge_page_size())
+        return NULL;
+    size = slatei_round_up(size, slatei_os_page_size());
+    if (size == old)
+        return block;
+    if (slatei_os_resize(block, old, size) == 0) {
+        replace_own(block, block, size);
+        return block;
+    }
+    void *to;
+    size_t huge = slatei_os_huge_page_size();
+    if (size < old || slatei_os_map(size, huge, &to) != 0)
+        return NULL;
+    if (slatei_os_move_mapping(block, old, to, size) != 0) {
+        slatei_os_advise_huge(to, size, slatei_policy_small_end() != SIZE_MAX);
+        memcpy(to, block, old);
+        *copied = old;
+        slatei_os_unmap(block, old);
+    }
+    replace_own(block, to, size);
+    return to;
+}
+
+bool slatei_large_cut_own(void *block, size_t front)
+{
+    size_t size = own_size(block);
+    if (slatei_os_unmap(block, front) != 0)
+        return false;
+    replace_own(block, (char *)block + front, size - front);
+    return true;
+}
+
 /* ---- blocks */
 
 static inline size_t granules_of(size_t size)

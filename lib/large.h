@@ -39,6 +39,17 @@ bool slatei_large_resize(void *block, size_t size);
  * pay, or for want of memory: then nothing has changed. */
 void *slatei_large_move(void *block, size_t size);
 
+/* Blocks that are mappings of their own whatever their size: they change in size without a copy.
+ * The functions below are for such blocks alone. */
+void *slatei_large_alloc_own(size_t size);
+/* Makes the block at least `size` bytes long, where it is or by moving its page tables; what it
+ * holds is copied only if the kernel cannot do that, and `copied` receives how many bytes were.
+ * Returns where it is now; or NULL for want of memory, and then it is as it was. */
+void *slatei_large_resize_own(void *block, size_t size, size_t *copied);
+/* Gives back the first `front` bytes of the block, whole pages and not all of it: it begins behind
+ * them now. False when that cannot be; then nothing has changed. */
+bool slatei_large_cut_own(void *block, size_t front);
+
 /* Bytes in mappings of their own, how many mappings, and how many of the bytes are in memory. */
 void slatei_large_count(size_t *bytes, size_t *blocks, size_t *resident);
 

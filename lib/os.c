@@ -164,6 +164,19 @@ int slatei_os_move(void *from, void *to, size_t size)
     return result(moved == MAP_FAILED, saved);
 }
 
+int slatei_os_resize(void *address, size_t old_size, size_t size)
+{
+    int saved = errno;
+    return result(mremap(address, old_size, size, 0) == MAP_FAILED, saved);
+}
+
+int slatei_os_move_mapping(void *address, size_t old_size, void *to, size_t size)
+{
+    int saved = errno;
+    void *moved = mremap(address, old_size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+    return result(moved == MAP_FAILED, saved);
+}
+
 int slatei_os_resident(const void *address, size_t size, size_t *resident)
 {
     int saved = errno;

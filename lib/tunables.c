@@ -24,6 +24,7 @@ struct slatei_settings slatei_settings = {
     .switch_bytes = 8 * MIB,
     .arenas = 64,
     .slice_bytes = 4 * GIB,
+    .scratch = 64 << 10,
     .verbose = false,
 };
 
@@ -42,6 +43,8 @@ static const struct slate_tunable shown[] = {
      "Thread arenas at most; threads beyond them share the last one."},
     {"SLATE_SLICE", "bytes", "16M to 64G", "4G",
      "Address space of a class slice (policies never, always, switch), rounded to a power of two."},
+    {"SLATE_SCRATCH", "bytes", "0 to 1G", "64K",
+     "Most scratch memory that a thread keeps between uses; larger drained buffers are given up."},
     {"SLATE_ORDER", "word", "bounded or lifo", "bounded",
      "Order of free blocks: short stacks over bitmaps, or plain last in, first out."},
     {"SLATE_STATS", "word", "0, 1 or json", "0",
@@ -50,7 +53,7 @@ static const struct slate_tunable shown[] = {
      "At the first allocation, one line on standard error that tells what was set up."},
 };
 
-enum { POLICY, SWITCH, ARENAS, SLICE, ORDER, STATS, VERBOSE, TUNABLES };
+enum { POLICY, SWITCH, ARENAS, SLICE, SCRATCH, ORDER, STATS, VERBOSE, TUNABLES };
 
 _Static_assert(sizeof shown / sizeof *shown == TUNABLES, "a row for each tunable");
 
@@ -59,10 +62,10 @@ static const struct {
     const char *const *words;
     uint64_t least, most;
 } rules[TUNABLES] = {
-    [POLICY] = {policy_words, 0, 0},   [SWITCH] = {NULL, 0, 1024 * GIB},
-    [ARENAS] = {NULL, 2, 1023},        [SLICE] = {NULL, 16 * MIB, 64 * GIB},
-    [ORDER] = {order_words, 0, 0},     [STATS] = {stats_words, 0, 0},
-    [VERBOSE] = {verbose_words, 0, 0},
+    [POLICY] = {policy_words, 0, 0}, [SWITCH] = {NULL, 0, 1024 * GIB},
+    [ARENAS] = {NULL, 2, 1023},      [SLICE] = {NULL, 16 * MIB, 64 * GIB},
+    [SCRATCH] = {NULL, 0, GIB},      [ORDER] = {order_words, 0, 0},
+    [STATS] = {stats_words, 0, 0},   [VERBOSE] = {verbose_words, 0, 0},
 };
 
 /* Bit i: tunable i was set in code, so the environment does not count. */
@@ -124,6 +127,9 @@ static void store(unsigned index, uint64_t value)
         break;
     case SLICE:
         slatei_settings.slice_bytes = power_of_two(value);
+        break;
+    case SCRATCH:
+        slatei_settings.scratch = (size_t)value;
         break;
     case ORDER:
         slatei_settings.order = (enum slatei_order)value;

@@ -20,6 +20,7 @@ struct slatei_settings {
     size_t switch_bytes; /* the switch point */
     size_t arenas;       /* wished number of thread arenas */
     size_t slice_bytes;  /* wished span of a class slice */
+    size_t scratch;      /* bytes of scratch, or of a drained buffer, that are kept */
     bool verbose;
 };
 

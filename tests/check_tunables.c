@@ -23,6 +23,8 @@ static uint64_t setting(const char *name)
         return slatei_settings.switch_bytes;
     if (strcmp(name, "SLATE_ARENAS") == 0)
         return slatei_settings.arenas;
+    if (strcmp(name, "SLATE_SCRATCH") == 0)
+        return slatei_settings.scratch;
     if (strcmp(name, "SLATE_SLICE") == 0)
         return slatei_settings.slice_bytes;
     if (strcmp(name, "SLATE_ORDER") == 0)
@@ -139,6 +141,9 @@ START_TEST(numbers)
     good("SLATE_SWITCH", "0T", 0);
     good("SLATE_ARENAS", "2", 2);
     good("SLATE_ARENAS", "1023", 1023);
+    good("SLATE_SCRATCH", "0", 0);
+    good("SLATE_SCRATCH", "100K", 100 * KIB);
+    good("SLATE_SCRATCH", "1G", GIB);
     good("SLATE_SLICE", "16M", 16 * MIB);
     good("SLATE_SLICE", "16777216", 16 * MIB);
     good("SLATE_SLICE", "64G", 64 * GIB);
@@ -188,6 +193,8 @@ START_TEST(bad_numbers)
     bad("SLATE_ARENAS", "1");
     bad("SLATE_ARENAS", "1024");
     bad("SLATE_ARENAS", "2K");
+    bad("SLATE_SCRATCH", "2G");
+    bad("SLATE_SCRATCH", "-1");
     bad("SLATE_SLICE", "0");
     bad("SLATE_SLICE", "16777215");
     bad("SLATE_SLICE", "65G");
