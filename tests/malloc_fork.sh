@@ -13,7 +13,7 @@ expect 0 "1,000 forks" on shared "$program" forks
 for policy in never always switch; do
     expect 0 "forks, policy $policy" env SLATE_TEST_SCALE=20 SLATE_POLICY=$policy LD_PRELOAD="$libslate" "$program" forks
 done
-for policy in switch shared; do
+for policy in shared; do
     expect 0 "forks beside a thread that frees, policy $policy" on $policy "$program" forks_beside_a_freer
     expect 0 "other fork handlers, policy $policy" on $policy "$program" handlers
 done
@@ -25,7 +25,7 @@ expect 0 "forks, 2 arenas" env SLATE_TEST_SCALE=10 SLATE_ARENAS=2 LD_PRELOAD="$l
 # on huge pages has next to none. Tests measure no time; the times are printed for whoever looks.
 expect 0 "cost of a fork on libc's malloc" "$program" cost
 read -r tables time < "$work/out"
-for policy in switch shared; do
+for policy in shared; do
     expect 0 "cost of a fork, policy $policy" on $policy "$program" cost
     read -r own_tables own_time < "$work/out"
     echo "fork and exec with 1 GiB in use: policy $policy $own_tables KiB of page tables, $((own_time / 1000)) microseconds;" \

@@ -25,9 +25,9 @@ limited() {
 
 for policy in $policies; do
     limited 256 "$policy"
-    expect 0 "ulimit -d 256M, policy $policy" under -d $((256 * 1024)) "$policy" exhausted
     expect 0 "mlockall, policy $policy" on "$policy" "$program" locked
 done
+expect 0 "ulimit -d 256M" under -d $((256 * 1024)) switch exhausted
 limited 1024 switch
 limited 4096 shared
 
