@@ -4,6 +4,7 @@
  */
 #include "large.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -181,7 +182,10 @@ void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
     size_t huge = slatei_os_huge_page_size();
     if (size < old || slatei_os_map(size, huge, &to) != 0)
         return NULL;
-    if (slatei_os_move_mapping(block, old, to, size) != 0) {
+    int error = slatei_os_move_mapping(block, old, to, size);
+    if (error == ENOTRECOVERABLE)
+        return NULL;
+    if (error != 0) {
         slatei_os_advise_huge(to, size, slatei_policy_small_end() != SIZE_MAX);
         memcpy(to, block, old);
         *copied = old;
@@ -360,8 +364,16 @@ void *slatei_large_move(void *block, size_t size)
     if (to == NULL)
         return NULL;
     size_t front = front_to_copy(from, to, old);
-    if (front < old && slatei_os_move(from + front, to + front, old - front) != 0)
+    int error = front < old ? slatei_os_move(from + front, to + front, old - front) : 0;
+    if (error == ENOTRECOVERABLE)
+        return NULL; /* the place is lost, but nothing in it was in use */
+    if (error != 0) {
+        size_t small_end = slatei_policy_small_end(), huge_from = is_run(to) ? small_end : 0;
+        slatei_os_advise_huge(to + front, old - front,
+                              small_end != SIZE_MAX &&
+                                  (size_t)(to + front - slatei_reserve.base) >= huge_from);
         front = old;
+    }
     memcpy(to, from, front);
     if (!is_run(block))
         unmap_own(block);

@@ -154,6 +154,18 @@ void slatei_os_populate(void *address, size_t size)
     errno = saved;
 }
 
+/* A move to a fixed place unmaps that before it may fail: Linux before 6.17 refuses to move what
+ * consists of several mappings only then. */
+static int moved_to(void *moved, void *to, size_t size, int saved)
+{
+    int error = result(moved == MAP_FAILED, saved);
+    if (error == 0)
+        return 0;
+    void *again = mmap(to, size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return result(again == MAP_FAILED, saved) == 0 ? error : ENOTRECOVERABLE;
+}
+
 int slatei_os_move(void *from, void *to, size_t size)
 {
 #ifndef MREMAP_DONTUNMAP
@@ -161,7 +173,7 @@ int slatei_os_move(void *from, void *to, size_t size)
 #endif
     int saved = errno;
     void *moved = mremap(from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, to);
-    return result(moved == MAP_FAILED, saved);
+    return moved_to(moved, to, size, saved);
 }
 
 int slatei_os_resize(void *address, size_t old_size, size_t size)
@@ -174,7 +186,7 @@ int slatei_os_move_mapping(void *address, size_t old_size, void *to, size_t size
 {
     int saved = errno;
     void *moved = mremap(address, old_size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
-    return result(moved == MAP_FAILED, saved);
+    return moved_to(moved, to, size, saved);
 }
 
 int slatei_os_resident(const void *address, size_t size, size_t *resident)

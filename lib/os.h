@@ -45,13 +45,14 @@ int slatei_os_advise_huge(void *address, size_t size, bool huge);
  * error: the pages come when they are touched. */
 void slatei_os_populate(void *address, size_t size);
 /* Moves the pages of `from` to `to`, which is usable memory as well and whose own pages end; `from`
- * stays usable and is zero.  The ranges do not overlap. */
+ * stays usable and is zero.  The ranges do not overlap.  After an error `to` is usable and zero,
+ * and advised in no way; after ENOTRECOVERABLE it is not usable any more. */
 int slatei_os_move(void *from, void *to, size_t size);
 /* Makes a mapping that slatei_os_map took `size` bytes long where it is; what is new is zero.
  * ENOMEM when something is in the way. */
 int slatei_os_resize(void *address, size_t old_size, size_t size);
 /* Moves such a mapping to `to`, with `size` bytes, which are no fewer: its page tables, not what it
- * holds.  `to` is a mapping of that size, which ends. */
+ * holds.  `to` is a mapping of that size, which ends.  Errors as above. */
 int slatei_os_move_mapping(void *address, size_t old_size, void *to, size_t size);
 /* How many bytes of the range are in memory now. */
 int slatei_os_resident(const void *address, size_t size, size_t *resident);

@@ -7,6 +7,9 @@
 #include "large.h"
 
 #include <pthread.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include "arena.h"
 #include "check_support.h"
@@ -54,6 +57,26 @@ static void fill_pool(void)
         while (slatei_pool_take(size >> SLATE_GRANULE_SHIFT_, 1, SLATEI_MAP_LARGE, NULL) != 0)
             continue;
     require_equal(slatei_pool_take(1, 1, SLATEI_MAP_LARGE, NULL), 0);
+}
+
+/* ---- a kernel that refuses to move pages: what Linux before 6.17 does with several mappings */
+
+static bool moves_fail;
+static unsigned moves_refused;
+
+void *mremap(void *from, size_t old_size, size_t size, int flags, ...)
+{
+    va_list arguments;
+    va_start(arguments, flags);
+    void *to = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void *) : NULL;
+    va_end(arguments);
+    if (moves_fail && to != NULL) {
+        munmap(to, size);
+        moves_refused++;
+        errno = EFAULT;
+        return MAP_FAILED;
+    }
+    return (void *)syscall(SYS_mremap, from, old_size, size, flags, to); // NOLINT
 }
 
 /* ---- one block */
@@ -426,6 +449,40 @@ CHILD_TEST(advice_across_the_switch) { check_advice(SLATEI_SHARED, 48 * MIB); }
 
 CHILD_TEST(advice_in_never) { check_advice(SLATEI_NEVER, 8 * MIB); }
 
+/* A refused move copies, and leaves nothing unusable behind. */
+static void check_refused_moves(enum slatei_policy policy)
+{
+    SKIP_UNDER_TOOLS();
+    start(policy);
+    moves_fail = true;
+    size_t size = 16 * MIB;
+    unsigned char *block = slate_alloc(size);
+    require(block != NULL);
+    fill(block, size, 1);
+    for (unsigned i = 0; i < 6; i++) {
+        for (unsigned char *wall = NULL; wall < block;)
+            require((wall = slate_alloc(300000)) != NULL);
+        errno = 77;
+        require((block = slate_realloc(block, size + 8 * MIB)) != NULL);
+        require_equal(errno, 77);
+        require(holds(block, size, size, 1));
+        size += 8 * MIB;
+        fill(block, size, 1);
+    }
+    require_at_least(moves_refused, 1);
+    static struct mapping_seen seen[8192];
+    size_t count = read_mappings(seen, sizeof seen / sizeof *seen);
+    size_t offset = (size_t)((char *)block - slatei_reserve.base);
+    for (size_t i = 0; i < count; i++)
+        if ((uintptr_t)block - seen[i].start < seen[i].end - seen[i].start)
+            require_equal(seen[i].huge, offset >= slatei_policy_small_end());
+    slate_free(block);
+}
+
+CHILD_TEST(refused_moves_in_shared) { check_refused_moves(SLATEI_SHARED); }
+
+CHILD_TEST(refused_moves_in_never) { check_refused_moves(SLATEI_NEVER); }
+
 #define PAYLOAD (64 * MIB)
 
 /* A byte at a time, a thousand times: the payload stays where it is or its page tables move, so it
@@ -509,6 +566,8 @@ int main(void)
     tcase_add_test(tests, advice_in_shared);
     tcase_add_test(tests, advice_across_the_switch);
     tcase_add_test(tests, advice_in_never);
+    tcase_add_test(tests, refused_moves_in_shared);
+    tcase_add_test(tests, refused_moves_in_never);
     tcase_add_test(tests, grow_in_place);
     tcase_add_test(tests, grow_in_place_switch);
     tcase_add_test(tests, grow_in_place_never);
