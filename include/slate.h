@@ -1,5 +1,5 @@
 /* slate.h - the whole interface of slate, an arena allocator for compilers; regions are in
- * <slate/region.h> and append buffers in <slate/buffer.h>, which it includes.
+ * <slate/region.h>, append buffers in <slate/buffer.h>, scratch in <slate/scratch.h>.
  *
  * SPDX-License-Identifier: MIT
  *
@@ -148,8 +148,9 @@ SLATE_API const struct slate_tunable *slate_tunables(size_t *count);
 #endif
 
 #include <slate/inline.h>
-#include <slate/region.h>
-
+/* These use the one above. */
 #include <slate/buffer.h>
+#include <slate/region.h>
+#include <slate/scratch.h>
 
 #endif

@@ -54,6 +54,7 @@ struct slatei_arena {
     uint32_t spare_granules;
     uint32_t returned_since; /* granules put back since all stacks were flushed */
     bool rebuilt;            /* it was an orphan once */
+    uint64_t idle_flushed;   /* `flushed` when slate_thread_idle last gave pages back */
     uint64_t slow, flushes, flushed, taken, returned; /* counts for slate_stats */
     /* With SLATE_ORDER=lifo: the blocks below those on the stack, newest first. */
     struct slate_block_ *older[SLATE_CLASSES];

@@ -31,6 +31,7 @@ static struct {
     struct slatei_slice slice;
     uint32_t root;
     size_t high;
+    size_t used_top; /* above it nothing was carved since the last purge; >= top */
     size_t free_granules;
     size_t dirty_granules;
     size_t new_ground; /* since memory was last given back */
@@ -196,6 +197,8 @@ static bool raise_top(size_t top)
         return false;
     pool.slice.top = bytes;
     slatei_reserve.map[0] = SLATEI_MAP_BUSY; /* nothing joins granule 0 */
+    if (top > pool.used_top)
+        pool.used_top = top;
     if (top > pool.high) {
         pool.new_ground += top - pool.high;
         pool.high = top;
@@ -451,9 +454,20 @@ size_t slatei_pool_purge(void)
         end = pool.slice.limit;
     if (pool.slice.top < end)
         slatei_policy_purge(&pool.slice, pool.slice.top, end, &bytes);
+    pool.used_top = top_granule();
     bytes += slatei_reserve_purge(top_granule(), pool.high);
     slatei_pool_unlock();
     return bytes;
+}
+
+size_t slatei_pool_idle(void)
+{
+    slatei_pool_lock();
+    size_t top = top_granule(), granules = pool.dirty_granules;
+    if (pool.used_top > top)
+        granules += pool.used_top - top;
+    slatei_pool_unlock();
+    return granules << SLATE_GRANULE_SHIFT_;
 }
 
 void slatei_pool_count(struct slatei_pool_counts *counts)

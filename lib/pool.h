@@ -39,6 +39,9 @@ bool slatei_pool_resize(size_t first, size_t count, size_t wanted);
 /* Gives back every page of free runs and above the last run.  Returns the bytes. */
 size_t slatei_pool_purge(void);
 
+/* About how many bytes are in memory that no block is in: what a purge would give back. */
+size_t slatei_pool_idle(void);
+
 /* What the pool holds, bytes. */
 struct slatei_pool_counts {
     size_t top;       /* carved */

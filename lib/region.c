@@ -15,8 +15,8 @@
  * of a large one costs, and loses at its end, is no longer seen. */
 #define CHUNK_LEAST ((size_t)4 << 10)
 #define CHUNK_MOST ((size_t)1 << 20)
-/* A request of more than 1/4 of the next chunk gets a block of its own: so what a chunk loses at
- * its end when a request does not fit is less than that. */
+/* A request of more than 1/4 of the next chunk, if that is not the first, gets a block of its own:
+ * so what a chunk loses at its end when a request does not fit is less than that. */
 #define OWN_SHARE 4
 #define ALIGNMENT_MOST ((size_t)1 << 20)
 
@@ -215,7 +215,9 @@ void *slate_region_slow_(struct slate_region *public, size_t alignment, size_t s
     if (block == NULL) {
         size_t wished = next_chunk_size(region);
         size_t least = rounded(size) + alignment - SLATE_REGION_ALIGN;
-        if (least <= wished / OWN_SHARE) {
+        /* The first block may fill a chunk: nothing is lost at another's end. */
+        size_t most = region->current != NULL ? wished / OWN_SHARE : wished - sizeof(struct chunk);
+        if (least <= most) {
             if (take_later(region, least) || add_chunk(region, least, wished))
                 block = carve(region, alignment, size);
         } else {

@@ -623,6 +623,21 @@ static void settle(struct slatei_arena *arena, size_t *bytes)
         }
 }
 
+size_t slatei_slice_held(const struct slatei_arena *arena)
+{
+    size_t bytes = (size_t)arena->spare_granules << SLATE_GRANULE_SHIFT_;
+    for (unsigned i = 0; i < SLATE_CLASSES; i++)
+        bytes += slatei_slice_depth(arena, i) * arena->front.entry[i].size;
+    return bytes;
+}
+
+size_t slatei_slice_purge_own(struct slatei_arena *arena)
+{
+    size_t bytes = 0;
+    settle(arena, &bytes);
+    return bytes;
+}
+
 void slatei_slice_settle(size_t *bytes)
 {
     if (slatei_arena_owned()) {

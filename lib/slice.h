@@ -46,6 +46,12 @@ void slatei_slice_drain(struct slatei_arena *arena);
 /* Puts every free block back into its record and wholly free units back into the pool. */
 void slatei_slice_flush_all(struct slatei_arena *arena);
 
+/* Bytes of blocks on the stacks of the classes, and of kept large runs. */
+size_t slatei_slice_held(const struct slatei_arena *arena);
+/* Does slatei_slice_flush_all, then gives back the pages of the arena's units that hold no live
+ * block.  Returns the bytes that were in memory. */
+size_t slatei_slice_purge_own(struct slatei_arena *arena);
+
 /* Takes in what other threads freed of the calling thread's arena, and puts the free blocks of the
  * parked arenas and the shared one into their records.  With `bytes` the own arena's too, and then
  * gives back the pages of all their units that hold no live block, and adds how many bytes of them
