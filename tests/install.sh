@@ -79,6 +79,29 @@ try() {
     count=$((count + 1))
 }
 
+cat > "$work/whole.c" <<'EOF'
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void)
+{
+    char *volatile block = malloc(100);
+    puts(malloc_usable_size(block) == 112 ? "ok" : "not slate's");
+    free(block);
+    return 0;
+}
+EOF
+
+# whole NAME ARGUMENT...: builds a program that has slate's malloc without naming slate.
+whole() {
+    local name=$1
+    shift
+    $CC -O2 -Wall "$work/whole.c" -o "$work/program" "$@" || fail "$name: does not compile"
+    [ "$(LD_LIBRARY_PATH="$libraries" "$work/program")" = ok ] || fail "$name: the program's malloc is not slate's"
+    count=$((count + 1))
+}
+
 count=0
 kinds=(--static)
 [ -f "$libraries/libslate.so" ] && kinds+=("")
@@ -90,4 +113,13 @@ for kind in "${kinds[@]}"; do
         try "newer C++ ${kind:-shared}" "$CXX" c++20 example.cc $kind
     fi
 done
+whole "libslate-malloc.a" "$libraries/libslate-malloc.a" -pthread
+if [ -f "$libraries/libslate-malloc.so" ]; then
+    # shellcheck disable=SC2046
+    whole "libslate-malloc.so" -Wl,--no-as-needed $("$PKG_CONFIG" --libs slate-malloc)
+    $CC -O2 "$work/whole.c" -o "$work/program" || fail "whole.c does not compile"
+    [ "$(LD_PRELOAD="$libraries/libslate-malloc.so" "$work/program")" = ok ] ||
+        fail "preloaded: the program's malloc is not slate's"
+fi
+[ -n "$(find "$work/root" -name 'libslate-malloc.3*')" ] || fail "libslate-malloc(3) was not installed"
 echo "install: $count programs built and run"

@@ -138,6 +138,15 @@ need_for_tests() {
     need_header check.h check
     need_command strace strace
     need_command ps procps
+    # Programs that are run on libslate-malloc.
+    need_command python3 python3
+    need_command perl perl
+    need_command git git
+    need_command sqlite3 sqlite3
+    need_command cmake cmake
+    need_command gdb gdb
+    need_command node nodejs
+    need_command clang clang
 }
 
 need_for_ci() {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds slate in another way, in a directory of its own below the build directory, and runs the
-# test programs there. Called by make check-NAME; NAME is asan, tsan, valgrind, clang or warnings.
+# test programs there. Called by make check-NAME; NAME is debug, asan, tsan, valgrind, clang or
+# warnings.
 # Exit 77: skipped, with the reason.
 # SPDX-License-Identifier: MIT
 set -eu
@@ -68,6 +69,9 @@ tsan_launcher() {
 }
 
 case $name in
+debug)
+    build check-debug check-internals -- --enable-debug --disable-programs
+    ;;
 asan)
     export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}
     export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
@@ -101,7 +105,7 @@ warnings)
     fi
     ;;
 *)
-    echo "variant.sh: unknown build \"$name\"; known are asan, tsan, valgrind, clang and warnings" >&2
+    echo "variant.sh: unknown build \"$name\"; known are debug, asan, tsan, valgrind, clang and warnings" >&2
     exit 2
     ;;
 esac
