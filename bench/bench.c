@@ -368,6 +368,11 @@ static int run_bench(const struct bench *bench, const struct options *options,
 /* The floor is no allocator: these comparisons are of allocators alone. */
 static int check_list(const struct bench *bench, const struct replay_list *list)
 {
+    char message[256];
+    if (!replay_list_agrees(list, false, message, sizeof message)) {
+        complain("bench %s: %s", bench->name, message);
+        return -1;
+    }
     for (size_t i = 0; i < list->count; i++) {
         if (list->items[i].kind != KIND_FLOOR)
             continue;

@@ -112,10 +112,10 @@ int launch_child(const struct replay_allocator *allocator, const char *const *ar
 
 const char *launch_kind(const struct replay_allocator *allocator)
 {
-    static const char *const kinds[] = {[KIND_FLOOR] = "floor",
-                                        [KIND_MALLOC] = "malloc",
-                                        [KIND_SLATE] = "slate",
-                                        [KIND_CALL] = "call"};
+    static const char *const kinds[] = {
+        [KIND_FLOOR] = "floor",     [KIND_MALLOC] = "malloc", [KIND_SLATE] = "slate",
+        [KIND_CALL] = "call",       [KIND_REGION] = "region", [KIND_APR] = "apr",
+        [KIND_OBSTACK] = "obstack", [KIND_SLAB] = "slab",     [KIND_TALLOC] = "talloc"};
     return kinds[allocator->kind];
 }
 

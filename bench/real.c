@@ -147,7 +147,7 @@ static int choose_allocators(const char *with, struct replay_list *list)
     }
     for (size_t i = 0; i < list->count; i++) {
         struct replay_allocator *item = &list->items[i];
-        if (item->kind == KIND_FLOOR || item->kind == KIND_CALL) {
+        if (item->kind == KIND_FLOOR || item->kind >= KIND_CALL) {
             complain("real: \"%s\" is no malloc for whole programs", item->label);
             return -1;
         }

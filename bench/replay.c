@@ -31,6 +31,7 @@ struct options {
     int runs;
     enum touch touch;
     bool check_all;
+    bool as_regions;
     bool list;
 };
 
@@ -41,6 +42,8 @@ struct progress {
 
 static const char all_allocators[] = "floor,slate:never,slate:always,slate:switch,slate:shared,"
                                      "glibc,glibc+thp,found";
+
+static const char all_regions[] = "floor,region:never,region:switch,region:shared,built";
 
 static const char help_text[] =
     "usage: slate replay [OPTION]... TRACE...\n"
@@ -59,6 +62,13 @@ static const char help_text[] =
     "  --touch WHEN      touch as much memory as needed before all runs, the first or none\n"
     "                    (default: all)\n"
     "  --check           check every byte of every block (slow)\n"
+    "  --as-region       the objects of each marked phase of the trace end together: compare "
+    "regions,\n"
+    "                    which are region[:POLICY][:NAME=VALUE]... (slate's), apr, obstack, slab "
+    "(as\n"
+    "                    LLVM has them), talloc; built: those that this program was built with; "
+    "the\n"
+    "                    base is obstack\n"
     "  --list            print the allocators and stop\n"
     "  -h, --help        print this and stop\n";
 
@@ -76,12 +86,17 @@ static long parse_number(const char *text, long least, long most)
 /* Returns -1 to go on, or the exit code. */
 static int parse_options(int argc, char **argv, struct options *options)
 {
-    static const struct option known[] = {
-        {"with", required_argument, NULL, 'w'},  {"base", required_argument, NULL, 'b'},
-        {"runs", required_argument, NULL, 'r'},  {"json", required_argument, NULL, 'j'},
-        {"table", required_argument, NULL, 'T'}, {"touch", required_argument, NULL, 't'},
-        {"check", no_argument, NULL, 'c'},       {"list", no_argument, NULL, 'l'},
-        {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"with", required_argument, NULL, 'w'},
+                                          {"base", required_argument, NULL, 'b'},
+                                          {"runs", required_argument, NULL, 'r'},
+                                          {"json", required_argument, NULL, 'j'},
+                                          {"table", required_argument, NULL, 'T'},
+                                          {"touch", required_argument, NULL, 't'},
+                                          {"check", no_argument, NULL, 'c'},
+                                          {"as-region", no_argument, NULL, 'R'},
+                                          {"list", no_argument, NULL, 'l'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {NULL, 0, NULL, 0}};
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
@@ -119,6 +134,9 @@ static int parse_options(int argc, char **argv, struct options *options)
             break;
         case 'c':
             options->check_all = true;
+            break;
+        case 'R':
+            options->as_regions = true;
             break;
         case 'l':
             options->list = true;
@@ -217,7 +235,7 @@ static int replay_trace(const struct options *options, struct replay_report *rep
     struct replay_trace trace;
     const char *name = report->trace_names[index];
     progress_step(progress, name, "decoding");
-    if (replay_encode(path, &trace, message, sizeof message) < 0) {
+    if (replay_encode(path, options->as_regions, &trace, message, sizeof message) < 0) {
         progress_clear(progress);
         complain("%s", message);
         return EXIT_USAGE;
@@ -305,7 +323,9 @@ static bool check_traces(char **paths, size_t count)
 
 static int choose_base(const struct options *options, struct replay_report *report)
 {
-    int base = replay_list_find(report->allocators, options->base ? options->base : "glibc");
+    int base = replay_list_find(report->allocators, options->base         ? options->base
+                                                    : options->as_regions ? "obstack"
+                                                                          : "glibc");
     if (base < 0 && options->base) {
         complain("replay: --base \"%s\" is not among the allocators", options->base);
         return -1;
@@ -361,7 +381,9 @@ int command_replay(int argc, char **argv)
         return code;
     char message[PATH_MAX + 256];
     struct replay_list list;
-    if (replay_list_parse(options.with, all_allocators, &list, message, sizeof message) < 0) {
+    const char *all = options.as_regions ? all_regions : all_allocators;
+    if (replay_list_parse(options.with, all, &list, message, sizeof message) < 0 ||
+        !replay_list_agrees(&list, options.as_regions, message, sizeof message)) {
         complain("replay: %s", message);
         replay_list_free(&list);
         return EXIT_USAGE;

@@ -7,6 +7,8 @@
  * the baseline is taken.
  */
 #define _GNU_SOURCE 1
+#include "config.h"
+
 #include "replay_child.h"
 
 #include "child.h"
@@ -231,6 +233,23 @@ static const uint64_t *map_trace(struct replay_result *result, int file)
     return words;
 }
 
+static const struct {
+    const char *name; /* as launch_kind has it */
+    void (*replay)(struct replay_thread *);
+} kinds[] = {
+    {"floor", replay_floor},     {"malloc", replay_malloc}, {"slate", replay_slate},
+    {"call", replay_call},       {"region", replay_region}, {"slab", replay_slab},
+#ifdef HAVE_APR
+    {"apr", replay_apr},
+#endif
+#ifdef HAVE_OBSTACK
+    {"obstack", replay_obstack},
+#endif
+#ifdef HAVE_TALLOC
+    {"talloc", replay_talloc},
+#endif
+};
+
 /* slate replay-child KIND CHECK LIBRARY: started by replay with the trace as file 3 and the result
  * page as file 4. */
 int command_replay_child(int argc, char **argv)
@@ -246,24 +265,18 @@ int command_replay_child(int argc, char **argv)
     if (!result)
         return EXIT_FAILED;
     process.result = result;
-    switch (argv[1][0]) {
-    case 's':
-        process.replay = replay_slate;
-        break;
-    case 'c':
-        process.replay = replay_call;
-        break;
-    case 'f':
-        process.replay = replay_floor;
-        break;
-    default:
-        process.replay = replay_malloc;
-        if (!child_find_malloc(result->version, argv[3])) {
-            result->status = REPLAY_NOT_PRELOADED;
-            return EXIT_FAILED;
-        }
+    process.replay = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(argv[1], kinds[i].name) == 0)
+            process.replay = kinds[i].replay;
+    if (!process.replay)
+        fail_setup(result);
+    if (process.replay == replay_malloc && !child_find_malloc(result->version, argv[3])) {
+        result->status = REPLAY_NOT_PRELOADED;
+        return EXIT_FAILED;
     }
-    if (process.replay == replay_slate || process.replay == replay_call)
+    if (process.replay == replay_slate || process.replay == replay_call ||
+        process.replay == replay_region)
         child_set_version(result->version, slate_version());
     const uint64_t *words = map_trace(result, LAUNCH_INPUT_FILE);
     process.header = (const struct replay_header *)words;

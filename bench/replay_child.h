@@ -26,12 +26,19 @@ struct replay_thread {
         *buffer;      /* floor: this thread's rotating buffer, with room for a block behind it */
     size_t buffer_at; /* floor: where the next block goes */
     struct replay_process *process;
+    void *region; /* what the phase's objects are in */
 };
 
 void replay_malloc(struct replay_thread *thread);
 void replay_slate(struct replay_thread *thread);
 void replay_call(struct replay_thread *thread);
 void replay_floor(struct replay_thread *thread);
+/* In the memory of phases: slate's regions, others. */
+void replay_region(struct replay_thread *thread);
+void replay_apr(struct replay_thread *thread);
+void replay_obstack(struct replay_thread *thread);
+void replay_slab(struct replay_thread *thread);
+void replay_talloc(struct replay_thread *thread);
 
 /* Starts trace thread `index`, as soon as those have ended that ended before it in the trace. */
 void replay_start_thread(struct replay_thread *starter, uint32_t index);

@@ -35,6 +35,7 @@ struct slot {
     uint64_t size;
     uint64_t seed;
     uint32_t next_free;
+    uint32_t phase; /* in which its object was made */
     bool shared;
 };
 
@@ -73,6 +74,9 @@ struct encoder {
     uint64_t events, live_bytes, peak_live_bytes;
     uint64_t wanted_word, wanted_record;
     bool surveyed;
+    bool as_regions;
+    uint32_t phase;       /* the present one */
+    bool phase_has_calls; /* something was made in it */
 };
 
 static int fail(struct encoder *encoder, const char *what)
@@ -211,8 +215,11 @@ static uint32_t begin_object(struct encoder *encoder, struct stream *stream,
                             sizeof(uint32_t)) < 0)
         return 0;
     encoder->slot_of[record->object] = slot;
-    encoder->slots[slot] = (struct slot){
-        .size = record->size, .seed = (record->object + 1) & WORD_SEED_MASK, .shared = shared};
+    encoder->slots[slot] = (struct slot){.size = record->size,
+                                         .seed = (record->object + 1) & WORD_SEED_MASK,
+                                         .phase = encoder->phase,
+                                         .shared = shared};
+    encoder->phase_has_calls = true;
     encoder->live_bytes += record->size;
     if (encoder->live_bytes > encoder->peak_live_bytes)
         encoder->peak_live_bytes = encoder->live_bytes;
@@ -221,7 +228,8 @@ static uint32_t begin_object(struct encoder *encoder, struct stream *stream,
 
 static void end_object(struct encoder *encoder, struct stream *stream, uint32_t slot)
 {
-    encoder->live_bytes -= encoder->slots[slot].size;
+    if (!encoder->as_regions)
+        encoder->live_bytes -= encoder->slots[slot].size;
     if (encoder->slots[slot].shared)
         return;
     encoder->slots[slot].next_free = stream->free_slot;
@@ -307,7 +315,8 @@ static int read_trace(struct encoder *encoder,
         return fail_read(encoder);
     int result;
     while ((result = slate_trace_next(encoder->reader, &record)) == 1) {
-        if (!is_allocation_call(&record))
+        if (!is_allocation_call(&record) &&
+            !(encoder->as_regions && record.tag == SLATE_TRACE_MARK))
             continue;
         int handled = handle(encoder, &record);
         if (handled != 0)
@@ -372,6 +381,44 @@ static int put_record(struct encoder *encoder, struct stream *stream,
     if (old)
         end_object(encoder, stream, old);
     return 0;
+}
+
+/* The end of a phase, which a mark is: nothing when the phase made nothing. */
+static int end_phase(struct encoder *encoder)
+{
+    struct stream *stream = &encoder->streams[0];
+    if (!encoder->phase_has_calls)
+        return 0;
+    if (reserve_words(encoder, stream) < 0)
+        return fail(encoder, strerror(errno));
+    put_special(encoder, stream, SPECIAL_PHASE, 0);
+    encoder->phase++;
+    encoder->phase_has_calls = false;
+    encoder->live_bytes = 0;
+    return 0;
+}
+
+static int encode_record(struct encoder *encoder, const struct slate_trace_record *record);
+
+/* One record of a trace that is replayed as regions. */
+static int encode_in_region(struct encoder *encoder, const struct slate_trace_record *record)
+{
+    struct slate_trace_record changed = *record;
+    if (record->tag == SLATE_TRACE_MARK)
+        return end_phase(encoder);
+    changed.thread = 0;
+    if (ends_object(record)) {
+        uint32_t old = encoder->slot_of[record->ended];
+        if (encoder->slots[old].phase != encoder->phase) {
+            /* It is gone already. */
+            end_object(encoder, &encoder->streams[0], old);
+            encoder->events += record->tag == SLATE_TRACE_FREE;
+            if (record->tag == SLATE_TRACE_FREE)
+                return 0;
+            changed.tag = SLATE_TRACE_MALLOC;
+        }
+    }
+    return encode_record(encoder, &changed);
 }
 
 static int encode_record(struct encoder *encoder, const struct slate_trace_record *record)
@@ -477,7 +524,7 @@ static int encode(struct encoder *encoder)
     if (prepare(encoder) < 0)
         return -1;
     encoder->started_count = 1; /* thread 0 */
-    int result = read_trace(encoder, encode_record);
+    int result = read_trace(encoder, encoder->as_regions ? encode_in_region : encode_record);
     if (result == SEVERAL_THREADS) {
         release(encoder);
         *encoder = fresh;
@@ -491,11 +538,13 @@ static int encode(struct encoder *encoder)
     return result != 0 ? result : finish(encoder);
 }
 
-int replay_encode(const char *path, struct replay_trace *trace, char *message, size_t message_size)
+int replay_encode(const char *path, bool as_regions, struct replay_trace *trace, char *message,
+                  size_t message_size)
 {
     struct encoder encoder = {.path = path,
                               .message = message,
                               .message_size = message_size,
+                              .as_regions = as_regions,
                               .file = -1,
                               .wanted_word = NO_RECORD};
     int result = encode(&encoder);
@@ -503,6 +552,7 @@ int replay_encode(const char *path, struct replay_trace *trace, char *message, s
         *trace = (struct replay_trace){.file = encoder.file,
                                        .words = encoder.words,
                                        .bytes = encoder.room * sizeof(uint64_t),
+                                       .as_regions = as_regions,
                                        .header = (const struct replay_header *)encoder.words};
         encoder.file = -1; /* the trace's from now on */
         encoder.words = NULL;
@@ -516,12 +566,13 @@ void replay_trace_close(struct replay_trace *trace)
     unmap(trace->file, trace->words, trace->bytes);
 }
 
-uint64_t replay_record_at(const char *path, uint64_t word)
+uint64_t replay_record_at(const char *path, bool as_regions, uint64_t word)
 {
     char message[512];
     struct encoder encoder = {.path = path,
                               .message = message,
                               .message_size = sizeof message,
+                              .as_regions = as_regions,
                               .file = -1,
                               .wanted_word = word};
     encode(&encoder);

@@ -3,6 +3,8 @@
  * SPDX-License-Identifier: MIT
  */
 #define _GNU_SOURCE 1
+#include "config.h"
+
 #include "replay_list.h"
 
 #include <slate.h>
@@ -31,7 +33,32 @@ static const struct {
     {"tcmalloc", {"libtcmalloc_minimal.so.4", "libtcmalloc.so.4", "libtcmalloc_minimal.so"}},
 };
 
+/* What other kinds of regions this program was built with. */
+static const struct {
+    const char *name;
+    enum replay_kind kind;
+    bool built;
+} region_kinds[] = {
+#ifdef HAVE_APR
+    {"apr", KIND_APR, true},
+#else
+    {"apr", KIND_APR, false},
+#endif
+#ifdef HAVE_OBSTACK
+    {"obstack", KIND_OBSTACK, true},
+#else
+    {"obstack", KIND_OBSTACK, false},
+#endif
+    {"slab", KIND_SLAB, true},
+#ifdef HAVE_TALLOC
+    {"talloc", KIND_TALLOC, true},
+#else
+    {"talloc", KIND_TALLOC, false},
+#endif
+};
+
 enum {
+    REGION_COUNT = sizeof region_kinds / sizeof region_kinds[0],
     POLICY_COUNT = sizeof policies / sizeof policies[0],
     KNOWN_COUNT = sizeof known_libraries / sizeof known_libraries[0]
 };
@@ -152,7 +179,7 @@ static struct replay_allocator *add(struct parser *parser, const char *label, en
     memcpy(item->label, label, strlen(label) + 1);
     item->kind = kind;
     /* What is called slate is slate, however it is reached. */
-    item->peer = kind == KIND_MALLOC && strncmp(label, "slate", 5) != 0;
+    item->peer = (kind == KIND_MALLOC || kind > KIND_REGION) && strncmp(label, "slate", 5) != 0;
     return item;
 }
 
@@ -278,15 +305,25 @@ static int parse_item(struct parser *parser, const char *label, char *text)
                 text, known_libraries[i].files[0]);
         return add_library(parser, name, found);
     }
+    for (size_t i = 0; i < REGION_COUNT; i++) {
+        if (strcmp(text, region_kinds[i].name) != 0)
+            continue;
+        if (!region_kinds[i].built)
+            return fail(parser, "allocator \"%s\": slate was built without that library", text);
+        return add(parser, name, region_kinds[i].kind) ? 0 : -1;
+    }
     char *rest = text;
     char *word = strsep(&rest, ":");
+    if (strcmp(word, "region") == 0)
+        return parse_slate(parser, name, rest, KIND_REGION);
     if (strcmp(word, "slate") == 0)
         return parse_slate(parser, name, rest, KIND_SLATE);
     if (strcmp(word, "call") == 0)
         return parse_slate(parser, name, rest, KIND_CALL);
     return fail(parser,
                 "unknown allocator \"%s\"; allowed: slate[:POLICY][:NAME=VALUE], call[:POLICY], "
-                "glibc, glibc+thp, mimalloc, jemalloc, tcmalloc, floor, path:FILE, found, all",
+                "glibc, glibc+thp, mimalloc, jemalloc, tcmalloc, floor, path:FILE, found, all; as "
+                "regions region[:POLICY], apr, obstack, slab, talloc",
                 word);
 }
 
@@ -296,6 +333,15 @@ static int add_found(struct parser *parser)
     char found[PATH_MAX];
     for (size_t i = 0; i < KNOWN_COUNT; i++)
         if (find_known(i, found) && add_library(parser, known_libraries[i].name, found) < 0)
+            return -1;
+    return 0;
+}
+
+/* "built": all other regions that this program was built with. */
+static int add_built(struct parser *parser)
+{
+    for (size_t i = 0; i < REGION_COUNT; i++)
+        if (region_kinds[i].built && !add(parser, region_kinds[i].name, region_kinds[i].kind))
             return -1;
     return 0;
 }
@@ -324,6 +370,8 @@ static int parse_text(struct parser *parser, const char *text)
                                 parser->all);
         else if (!equals && strcmp(item, "found") == 0)
             result = add_found(parser);
+        else if (!equals && strcmp(item, "built") == 0)
+            result = add_built(parser);
         else
             result = parse_item(parser, equals ? item : NULL, equals ? equals + 1 : item);
     }
@@ -345,6 +393,25 @@ void replay_list_free(struct replay_list *list)
         for (int k = 0; k < SETTINGS_MAX; k++)
             free(list->items[i].settings[k]);
     free(list->items);
+}
+
+bool replay_list_agrees(const struct replay_list *list, bool regions, char *message, size_t room)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct replay_allocator *item = &list->items[i];
+        if (item->kind == KIND_FLOOR || (item->kind >= KIND_REGION) == regions)
+            continue;
+        if (regions)
+            snprintf(message, room,
+                     "\"%s\" is no region; allowed: region[:POLICY], apr, obstack, slab, talloc, "
+                     "floor",
+                     item->label);
+        else
+            snprintf(message, room, "\"%s\" is a region: slate replay --as-region compares those",
+                     item->label);
+        return false;
+    }
+    return true;
 }
 
 int replay_list_find(const struct replay_list *list, const char *label)

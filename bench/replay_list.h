@@ -8,7 +8,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum replay_kind { KIND_FLOOR, KIND_MALLOC, KIND_SLATE, KIND_CALL };
+/* From KIND_REGION on: memory that ends with its phase. */
+enum replay_kind {
+    KIND_FLOOR,
+    KIND_MALLOC,
+    KIND_SLATE,
+    KIND_CALL,
+    KIND_REGION, /* slate's regions */
+    KIND_APR,
+    KIND_OBSTACK,
+    KIND_SLAB,
+    KIND_TALLOC
+};
 enum { SETTINGS_MAX = 12 };
 
 struct replay_allocator {
@@ -30,6 +41,9 @@ struct replay_list {
 int replay_list_parse(const char *text, const char *all, struct replay_list *list, char *message,
                       size_t room);
 void replay_list_free(struct replay_list *list);
+
+/* Whether all are regions (or the floor), or none is; false with one line in `message`. */
+bool replay_list_agrees(const struct replay_list *list, bool regions, char *message, size_t room);
 
 /* The item with that label, or -1. */
 int replay_list_find(const struct replay_list *list, const char *label);

@@ -4,7 +4,8 @@
  * SPDX-License-Identifier: MIT
  *
  * The includer defines REPLAY_NAME (the function's name), ALLOCATE(size), ALLOCATE_ZERO(size),
- * ALLOCATE_ALIGNED(log2, size), REALLOCATE(block, size), FREE(block), and REPLAY_FLOOR as 1 where
+ * ALLOCATE_ALIGNED(log2, size), REALLOCATE(block, size) or REALLOCATE_FROM(block, old size, size),
+ * FREE(block), and REPLAY_FLOOR as 1 where
  * blocks are no memory of their own: then the same words are written and read, but nothing is
  * expected of them.
  *
@@ -21,6 +22,16 @@
 #define SPAN(size) ((size) < FLOOR_BLOCK_BYTES ? (size) : FLOOR_BLOCK_BYTES)
 #else
 #define SPAN(size) (size)
+#endif
+
+/* What regions have beside: a beginning, the end of a phase, and an end. */
+#ifndef PHASE_BEGIN
+#define PHASE_BEGIN(thread) ((void)0)
+#define PHASE_END(thread) ((void)0)
+#define PHASES_OVER(thread) ((void)0)
+#endif
+#ifndef REALLOCATE_FROM
+#define REALLOCATE_FROM(block, old_size, size) REALLOCATE(block, size)
 #endif
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
@@ -271,7 +282,7 @@ static __attribute__((noinline)) const uint64_t *replay_special(struct replay_th
     case SPECIAL_REALLOC:
         size = at[4];
         block = load_slot(thread, at[1]);
-        block = REALLOCATE(block, size);
+        block = REALLOCATE_FROM(block, at[2], size);
         OPAQUE(block);
         rewrite_block(thread, at, block, at[2], block_stamp(at[1]), size, block_stamp(at[3]),
                       check_all);
@@ -282,6 +293,9 @@ static __attribute__((noinline)) const uint64_t *replay_special(struct replay_th
         return at + 2;
     case SPECIAL_JUMP:
         return thread->words + at[1];
+    case SPECIAL_PHASE:
+        PHASE_END(thread);
+        return at + 1;
     default:
         return NULL;
     }
@@ -335,7 +349,7 @@ static inline __attribute__((always_inline)) void replay_stream(struct replay_th
         case WORD_REALLOC: {
             uint64_t next = at[1];
             size_t new_size = word_size(next);
-            block = REALLOCATE(*slot, new_size);
+            block = REALLOCATE_FROM(*slot, size, new_size);
             OPAQUE(block);
             rewrite_block(thread, at, block, size, stamp, new_size, word_stamp(next), check_all);
             slots[next >> WORD_SLOT_SHIFT] = block;
@@ -358,8 +372,10 @@ static __attribute__((noinline, cold)) void replay_checked(struct replay_thread 
 
 void REPLAY_NAME(struct replay_thread *thread)
 {
+    PHASE_BEGIN(thread);
     if (thread->check_all)
         replay_checked(thread);
     else
         replay_stream(thread, false);
+    PHASES_OVER(thread);
 }

@@ -14,10 +14,10 @@
 #include <string.h>
 
 /* Says in `what` why a child that ended with `status` did not finish. */
-static void describe_failure(const struct replay_result *result, const char *path, int status,
-                             char *what, size_t room)
+static void describe_failure(const struct replay_result *result, const char *path, bool as_regions,
+                             int status, char *what, size_t room)
 {
-    uint64_t record = result->word ? replay_record_at(path, result->word) : 0;
+    uint64_t record = result->word ? replay_record_at(path, as_regions, result->word) : 0;
     switch (result->status) {
     case REPLAY_CHANGED:
         snprintf(what, room,
@@ -63,7 +63,7 @@ int replay_run(const struct replay_trace *trace, const char *path, const char *n
     } else {
         result->version[sizeof result->version - 1] = '\0';
         if (result->status != REPLAY_DONE || status != 0)
-            describe_failure(result, path, status, what, sizeof what);
+            describe_failure(result, path, trace->as_regions, status, what, sizeof what);
     }
     if (!what[0])
         return 0;

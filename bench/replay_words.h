@@ -36,7 +36,8 @@ enum {
 
 /* Specials: WORD_SPECIAL 3 bits, kind 5, log2 of the alignment 8.  The words behind it:
  * MALLOC, CALLOC, ALIGNED, FREE: block word, size; REALLOC: both of the old block, both of the new
- * one; START: thread; JUMP: index of the next word; END: none. A block word: slot 32 bits, seed 17,
+ * one; START: thread; JUMP: index of the next word; END: none;
+ * PHASE, in a trace that is replayed as regions: none. A block word: slot 32 bits, seed 17,
  * flag "another thread ends it". */
 enum {
     SPECIAL_MALLOC,
@@ -46,7 +47,8 @@ enum {
     SPECIAL_REALLOC,
     SPECIAL_START,
     SPECIAL_JUMP,
-    SPECIAL_END
+    SPECIAL_END,
+    SPECIAL_PHASE
 };
 
 enum { SPECIAL_KIND_SHIFT = 3, SPECIAL_ALIGNMENT_SHIFT = 8, BLOCK_SEED_SHIFT = 32 };

@@ -50,6 +50,31 @@ reported() {
     grep -qE -- "$1" "$work/said" || fail "\"$1\" missing in: $(cat "$work/said")"
 }
 
+# ---- regions -------------------------------------------------------------------------------------
+
+# Three phases: objects end in their phase or live to its end; in later ones objects of the first are
+# freed and reallocated.  A zstd frame of one raw block.
+records='\x07\x01a\x01\x28\x02\x40\x01\x64\x04\x01\x03\x02\x7f\x07\x01b\x01\x30\x04\x05\x03\x02\x50\x07\x01c\x01\x10\x04\x01\x00'
+length=$(printf "$records" | wc -c)
+# shellcheck disable=SC2059
+{
+    printf 'SLTRACE\001\x28\xb5\x2f\xfd\x20'
+    printf "\\x$(printf %02x "$length")\\x$(printf %02x $(((length << 3 | 1) & 255)))\\x$(printf %02x $((length >> 5)))\\x00"
+    printf "$records"
+} > "$work/phases.slt"
+"$slate" stat "$work/phases.slt" > "$work/out" 2>&1 || fail "phases.slt is no trace: $(cat "$work/out")"
+for trace in "$work/phases.slt" "$tiny" "$threaded"; do
+    replay 0 --as-region --check --runs 1 --json "$work/regions.json" --with floor,region,region:never,region:shared,built "$trace"
+    for name in region region:never region:shared slab; do
+        grep -q "^$name .*[0-9]" "$work/out" || fail "--as-region ${trace##*/}: no row of $name"
+    done
+    grep -q 'failed' "$work/out" && fail "--as-region ${trace##*/}: $(cat "$work/out")"
+    grep -q '"rss_kb"' "$work/regions.json" || fail "--as-region: no results in the JSON"
+done
+refused '"slate" is no region; allowed: region' --as-region --with region,slate "$tiny"
+refused '"region" is a region: slate replay --as-region' --with glibc,region "$tiny"
+refused 'unknown policy "frob"' --as-region --with region:frob "$tiny"
+
 # ---- errors --------------------------------------------------------------------------------------
 
 refused 'a trace is missing'
