@@ -17,8 +17,18 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 
+/* libslate-malloc runs whole programs, small ones among them, for which `switch` makes a page table
+ * and several system calls a class: its default is `shared`. */
+#ifdef SLATEI_SHARED_BY_DEFAULT
+#define DEFAULT_POLICY SLATEI_SHARED
+#define DEFAULT_POLICY_NAME "shared"
+#else
+#define DEFAULT_POLICY SLATEI_SWITCH
+#define DEFAULT_POLICY_NAME "switch"
+#endif
+
 struct slatei_settings slatei_settings = {
-    .policy = SLATEI_SWITCH,
+    .policy = DEFAULT_POLICY,
     .order = SLATEI_BOUNDED,
     .stats = SLATEI_STATS_NONE,
     .switch_bytes = 8 * MIB,
@@ -35,7 +45,7 @@ static const char *const verbose_words[] = {"0", "1", NULL};
 
 /* What the program is shown of each tunable, in the order of the enum below. */
 static const struct slate_tunable shown[] = {
-    {"SLATE_POLICY", "word", "never, always, switch or shared", "switch",
+    {"SLATE_POLICY", "word", "never, always, switch or shared", DEFAULT_POLICY_NAME,
      "Page policy: which parts of the heap are on small pages and which on huge ones."},
     {"SLATE_SWITCH", "bytes", "0 to 1T", "8M",
      "Switch point: bytes on small pages before huge pages begin, rounded up to whole huge pages."},
