@@ -116,7 +116,8 @@ CHILD_TEST(alignments_up_to_1_gib)
 
 CHILD_TEST(wrong_alignments)
 {
-    for (size_t alignment = 0; alignment < 100; alignment++) {
+    /* Volatile: Clang 14 crashes where it knows that an alignment is none. */
+    for (volatile size_t alignment = 0; alignment < 100; alignment++) {
         if (alignment != 0 && (alignment & (alignment - 1)) == 0)
             continue;
         void *untouched = &tag;
