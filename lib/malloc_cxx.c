@@ -81,7 +81,7 @@ static __attribute__((noinline)) void *new_failed(size_t alignment, size_t size,
     }
 }
 
-void *slatei_new_slow(size_t size)
+__attribute__((noinline)) void *slatei_new_slow(size_t size)
 {
     void *block = slate_alloc(size);
     return SLATE_LIKELY_(block != NULL) ? block : new_failed(1, size, false);

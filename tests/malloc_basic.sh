@@ -173,4 +173,33 @@ done
 if ${NM:-nm} -A "$archive" 2> /dev/null | awk '$NF ~ /^(malloc|calloc|realloc|free)$/ && $(NF - 1) == "U" { print; found = 1 } END { exit !found }'; then
     fail "slate's own code calls libc's allocation functions"
 fi
+
+# ---- malloc is as short as slate_alloc, free as slate_free: no call, nothing by way of the linker's
+# tables
+
+# code LIBRARY FUNCTION: its instructions, without addresses.
+code() {
+    local at
+    at=$(${NM:-nm} -D "$1" | sed -n "s/^0*\([0-9a-f]*\) [TW] $2\(@.*\)\{0,1\}\$/\1/p")
+    ${OBJDUMP:-objdump} -d --no-show-raw-insn --start-address="0x$at" "$1" |
+        awk '/^[0-9a-f]+ <.*>:$/ { if (++functions > 1) exit; next } functions && NF > 1 { print $2, $3 ~ /^</ ? "" : $NF }' |
+        grep -v '^nop\|^xchg\|^data16\|^cs ' | sed 's/ .*//'
+}
+if [ -f "$libslate" ] && [ "$(uname -m)" = x86_64 ] && [ -z "${DEBUG:-}" ]; then
+    own=${libslate%-malloc.so}.so
+    for pair in malloc:slate_alloc free:slate_free _ZdlPv:slate_free; do
+        done_tests=$((done_tests + 1))
+        code "$libslate" "${pair%:*}" > "$work/code"
+        code "$own" "${pair#*:}" > "$work/code-of-slate"
+        lines=$(wc -l < "$work/code")
+        { [ "$lines" -ge 15 ] && [ "$lines" -le "$(wc -l < "$work/code-of-slate")" ]; } ||
+            fail "${pair%:*} has $lines instructions, ${pair#*:} $(wc -l < "$work/code-of-slate")"
+    done
+    for function in malloc free _Znwm _ZdlPv malloc_usable_size; do
+        done_tests=$((done_tests + 1))
+        code "$libslate" $function > "$work/code"
+        { [ -s "$work/code" ] && ! grep -qE '^(call|push|leave)' "$work/code"; } ||
+            fail "$function calls something, or has a stack frame"
+    done
+fi
 finish
