@@ -20,13 +20,14 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct bench *const benches[] = {&bench_micro, &bench_contention};
+static const struct bench *const benches[] = {&bench_micro, &bench_contention, &bench_append,
+                                              &bench_idle};
 
 enum {
     BENCH_COUNT = sizeof benches / sizeof benches[0],
     RUNS_MAX = 1000,
     MILLISECONDS_MAX = 10000,
-    THREADS_MAX = 1024,
+    THREADS_MAX = 4096,
     OPERATIONS_MAX = 1000000000
 };
 
@@ -388,7 +389,9 @@ static int help(void)
     puts("usage: slate bench NAME [OPTION]...\n"
          "Compares allocators in small things (slate bench NAME --help says more):\n"
          "  micro       nanoseconds of small operations\n"
-         "  contention  many threads that allocate and free at once");
+         "  contention  many threads that allocate and free at once\n"
+         "  append      append buffers: peaks, copies, short appends\n"
+         "  idle        scratch of threads that wait: what they hold, what a round costs");
     return EXIT_GOOD;
 }
 
@@ -407,13 +410,20 @@ int command_bench(int argc, char **argv)
     }
     struct options options = {.runs = 5,
                               .settings = {.milliseconds = 20, .threads = 8, .operations = 500000}};
+    if (bench->settings.milliseconds)
+        options.settings.milliseconds = bench->settings.milliseconds;
+    if (bench->settings.threads)
+        options.settings.threads = bench->settings.threads;
+    if (bench->settings.operations)
+        options.settings.operations = bench->settings.operations;
     int code = parse_options(bench, argc - 1, argv + 1, &options);
     if (code >= 0)
         return code;
     char message[PATH_MAX + 256];
     struct replay_list list;
     code = EXIT_USAGE;
-    if (replay_list_parse(options.with, all_allocators, &list, message, sizeof message) < 0)
+    if (replay_list_parse(options.with, bench->all ? bench->all : all_allocators, &list, message,
+                          sizeof message) < 0)
         complain("bench %s: %s", bench->name, message);
     else if (check_list(bench, &list) == 0)
         code = run_bench(bench, &options, &list);

@@ -34,6 +34,13 @@ struct bench_result {
     double cpu_seconds;   /* of the operations alone (micro), of the process (contention) */
     uint64_t resident_kb; /* growth of the peak (contention) */
     uint64_t waits;       /* for slate's lock (contention) */
+    uint64_t payload;     /* bytes in the buffer at the end (append) */
+    uint64_t copied;      /* of them, by growth (append) */
+    double last_seconds;  /* of the short append behind the others (append) */
+    uint64_t held;        /* bytes of scratch in all idle threads (idle) */
+    uint64_t idle_kb;     /* growth of resident memory when all are idle (idle) */
+    uint64_t faults;      /* in the rounds (idle) */
+    uint64_t asked;       /* bytes that the rounds took from the heap (idle) */
     char version[CHILD_VERSION_BYTES];
 };
 
@@ -60,6 +67,8 @@ struct bench {
     const char *name;
     const char *options; /* letters of those it has beside the common ones */
     const char *help;
+    const char *all;                        /* what --with all stands for; NULL: as most have it */
+    struct bench_settings settings;         /* defaults; 0: as most have it */
     const char *(*case_name)(size_t index); /* NULL behind the last */
     const char *(*case_text)(size_t index); /* for the help; or NULL */
     bool warm_up;                           /* one run before those that count */
@@ -71,7 +80,7 @@ struct bench {
                 struct bench_result *result);
 };
 
-extern const struct bench bench_micro, bench_contention;
+extern const struct bench bench_micro, bench_contention, bench_append, bench_idle;
 
 /* The comparison of that name, or NULL. */
 const struct bench *bench_find(const char *name);

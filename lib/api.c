@@ -416,7 +416,7 @@ size_t slate_purge(void)
     if (!slatei_arena_owned())
         slatei_arena_guard_forks();
     slatei_slice_settle(&bytes);
-    return bytes + slatei_pool_purge();
+    return bytes + slatei_large_purge() + slatei_pool_purge();
 }
 
 /* ---- real symbols */

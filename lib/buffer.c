@@ -159,6 +159,10 @@ static bool map(struct slate_buffer *buffer, size_t capacity)
         count_copied(length);
         if (buffer->region == NULL)
             slate_free(buffer->block);
+        /* What was kept may be larger. */
+        size_t usable = slatei_large_usable(made);
+        if (usable > capacity && charge(buffer, usable))
+            capacity = usable;
         set_block(buffer, made, 0, length, capacity);
     }
     note_mapping(buffer);

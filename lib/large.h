@@ -40,8 +40,13 @@ bool slatei_large_resize(void *block, size_t size);
 void *slatei_large_move(void *block, size_t size);
 
 /* Blocks that are mappings of their own whatever their size: they change in size without a copy.
- * The functions below are for such blocks alone. */
+ * The functions below are for such blocks alone.  A new one may be larger than asked
+ * (slatei_large_usable tells) and is not zero. */
 void *slatei_large_alloc_own(size_t size);
+/* Bytes of the mapping that has ended and is kept for the next such block; gives it back to the
+ * system, and returns how much of it was in memory. */
+size_t slatei_large_spare_own(void);
+size_t slatei_large_purge(void);
 /* Makes the block at least `size` bytes long, where it is or by moving its page tables; what it
  * holds is copied only if the kernel cannot do that, and `copied` receives how many bytes were.
  * Returns where it is now; or NULL for want of memory, and then it is as it was. */

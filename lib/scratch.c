@@ -11,6 +11,7 @@
 
 #include "api.h"
 #include "arena.h"
+#include "large.h"
 #include "pool.h"
 #include "region.h"
 #include "slice.h"
@@ -183,7 +184,10 @@ size_t slate_thread_idle(void)
     } else {
         slatei_arena_guard_forks();
     }
-    if (slatei_pool_idle() > SLATEI_IDLE_KEEP)
+    size_t pool = slatei_pool_idle(), spare = slatei_large_spare_own();
+    if (pool + spare > SLATEI_IDLE_KEEP)
+        bytes += slatei_large_purge();
+    if (pool > SLATEI_IDLE_KEEP)
         bytes += slatei_pool_purge();
     return bytes;
 }

@@ -53,7 +53,7 @@ narrow() {
 
 refused 'a comparison is missing'
 refused 'unknown comparison "frob"' frob
-for name in micro contention; do
+for name in micro contention append idle; do
     refused "bench $name: unknown option \"--frob\"" $name --frob
     refused "bench $name: unknown argument \"frob\"" $name frob
     refused 'option --runs wants a value' $name --runs
@@ -123,6 +123,40 @@ for field in wall_s cpu_s rss_kb; do
         fail "contention: $field is not above 0 in each run"
 done
 bench 0 contention --threads 1 --operations 1 --runs 1 --with slate
+
+# ---- append --------------------------------------------------------------------------------------
+
+kinds=slate,slate:shared,doubling=call
+[ -z "$SANITIZER" ] && kinds=$kinds,glibc
+count=$(tr , '\n' <<< "$kinds" | wc -l)
+bench 0 append --time 1 --runs 1 --with "$kinds" --json "$work/append.json" \
+    --only bytes,behind_small,twice,twice_1,drained,small_100,long_4k
+narrow "$work/out"
+rows=$(grep -cE "^.{28}( +[0-9]+(\.[0-9]+)?){$count}\$" "$work/out")
+[ "$rows" = 17 ] || fail "append: $rows rows of $count numbers, not 17: $(cat "$work/out")"
+grep -qE '^100 B to 512 KiB +[0-9.]+$' "$work/out" || fail "append: no ratio to plain doubling"
+# slate copies nothing, and sanitizers aside its peak is its payload.
+sed -n '/^MiB moved/,/^$/p' "$work/out" | sed 1d | grep -E '^.{28} ' | grep -vqE '^.{28} +0\.0 +0\.0 ' &&
+    fail "append: slate's buffer copies: $(cat "$work/out")"
+[ "$(grep -c '"payload": [1-9]' "$work/append.json")" = $((count * 5)) ] || fail "append: not a payload for each run"
+refused 'unknown operation "frob"' append --only frob
+refused 'unknown option "--threads"' append --threads 2
+refused '"region" is a region' append --with region
+
+# ---- idle ----------------------------------------------------------------------------------------
+
+kinds=slate,slate:shared
+[ -z "$SANITIZER" ] && kinds=$kinds,glibc
+bench 0 idle --threads 50 --operations 300 --runs 1 --with "$kinds" --json "$work/idle.json"
+narrow "$work/out"
+for way in kept dropped scratch; do
+    [ "$(grep -cE "^slate(:shared)? +$way +[0-9]" "$work/out")" = 4 ] || fail "idle: not each row of $way: $(cat "$work/out")"
+done
+# An idle thread holds no scratch, and a kept block is held.
+[ "$(grep -cE '^slate(:shared)? +scratch( +[0-9.]+){5} +0$' "$work/out")" = 2 ] || fail "idle: scratch is held"
+grep -qE '^slate +kept( +[0-9.]+){5} +[0-9]{5,}$' "$work/out" || fail "idle: nothing is kept"
+[ -n "$SANITIZER" ] || grep -qE '^glibc +scratch( +-){6}$' "$work/out" || fail "idle: scratch on glibc"
+refused 'unknown option "--time"' idle --time 2
 
 # ---- allocators that are at fault ----------------------------------------------------------------
 

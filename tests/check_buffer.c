@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "check_support.h"
+#include "large.h"
 #include "region.h"
 
 #if defined(SLATE_TRACK_ADDRESS)
@@ -254,12 +255,14 @@ static void convert(struct slate_buffer *buffer)
     }
     /* Sized first: one growth, an exact fit. */
     slate_buffer_free(buffer);
+    slate_purge(); /* no block of another buffer is kept */
     static unsigned char high[2 * MIB];
     memset(high, 0xe9, sizeof high);
     require_equal(slate_buffer_append_latin1(buffer, high, sizeof high), 0);
     require_equal(slate_buffer_length(buffer), 2 * sizeof high);
     require_equal(capacity_of(buffer), 2 * sizeof high + 4096);
     slate_buffer_free(buffer);
+    slate_purge();
     memset(high, 0xd8, sizeof high);
     require_equal(slate_buffer_append_utf16(buffer, (const uint16_t *)(const void *)high, MIB), 0);
     require_equal(slate_buffer_length(buffer), 3 * MIB);
@@ -347,6 +350,46 @@ CHILD_TEST(consumed_pages_go_back)
         slate_buffer_free(&buffer);
     }
     require_equal(heap_in_use(), 0);
+}
+
+/* The block of a buffer that ended serves the next one, until it is purged. */
+CHILD_TEST(a_kept_block_serves)
+{
+    static char source[5 * MIB];
+    struct slate_buffer buffer;
+    slate_buffer_init(&buffer, NULL);
+    append_filled(&buffer, source, sizeof source, 1);
+    const char *data = slate_buffer_data(&buffer);
+    size_t capacity = capacity_of(&buffer);
+    slate_buffer_free(&buffer);
+    require_equal(heap_in_use(), 0);
+    require_equal(slatei_large_spare_own(), capacity);
+    size_t faults = minor_faults();
+    for (unsigned i = 0; i < 20; i++) {
+        append_filled(&buffer, source, 2 * MIB, i);
+        require(slate_buffer_data(&buffer) == data);
+        require_equal(capacity_of(&buffer), capacity);
+        require(holds(slate_buffer_data(&buffer), 2 * MIB, 2 * MIB, i));
+        require_equal(slatei_large_spare_own(), 0);
+        slate_buffer_free(&buffer);
+    }
+    if (!slow_here())
+        require_at_most(minor_faults() - faults, 20);
+    require_at_least(slate_purge(), SANITIZED ? 0 : 5 * MIB);
+    require_equal(slatei_large_spare_own(), 0);
+    /* A larger one takes its place, a smaller one does not, and there is an end to it. */
+    struct slate_buffer other;
+    slate_buffer_init(&other, NULL);
+    require_equal(slate_buffer_reserve(&buffer, 4 * MIB), 0);
+    require_equal(slate_buffer_reserve(&other, 2 * MIB), 0);
+    slate_buffer_free(&buffer);
+    slate_buffer_free(&other);
+    require_equal(slatei_large_spare_own(), 4 * MIB + 4096);
+    require_equal(slate_buffer_reserve(&buffer, 33 * MIB), 0);
+    slate_buffer_free(&buffer);
+    require_equal(slatei_large_spare_own(), 4 * MIB + 4096);
+    slate_thread_idle();
+    require_equal(slatei_large_spare_own(), 0);
 }
 
 /* ---- finish */
@@ -662,6 +705,7 @@ int main(void)
     tcase_add_test(tests, a_queue);
     tcase_add_test(tests, a_drained_buffer);
     tcase_add_test(tests, consumed_pages_go_back);
+    tcase_add_test(tests, a_kept_block_serves);
     tcase_add_test(tests, finished);
     tcase_add_test(tests, ends_with_its_region);
     tcase_add_test(tests, too_large);
