@@ -312,6 +312,8 @@ size_t slate_usable_size_slow_(const void *block)
     unsigned class_index = class_of_block(block);
     if (class_index < SLATE_CLASSES)
         return slate_class_size_(class_index);
+    if (!slatei_arena_owned() && slatei_started())
+        slatei_arena_guard_forks();
     size_t size = slatei_large_usable(block);
     if (size == 0 && slatei_other_usable != NULL)
         slatei_other_usable(block, &size);

@@ -196,8 +196,11 @@ int slate_stats(struct slate_stats *stats, size_t size)
         return EINVAL;
     struct slate_stats all;
     memset(&all, 0, sizeof all);
-    if (atomic_load_explicit(&started, memory_order_acquire))
+    if (atomic_load_explicit(&started, memory_order_acquire)) {
+        if (!slatei_arena_owned())
+            slatei_arena_guard_forks();
         count(&all);
+    }
     memcpy(stats, &all, size < sizeof all ? size : sizeof all);
     if (size > sizeof all)
         memset((char *)stats + sizeof all, 0, size - sizeof all);

@@ -192,6 +192,43 @@ static void run(void *context)
             stats.in_use);
 }
 
+/* A thread that has no arena and allocates nothing takes locks all the same. */
+static void *ask(void *block)
+{
+    struct slate_stats stats;
+    while (!atomic_load(&stop)) {
+        REQUIRE(slate_usable_size(block) != 0, "the block is unknown");
+        slate_stats(&stats, sizeof stats);
+        atomic_fetch_add(&rounds, 1);
+    }
+    return NULL;
+}
+
+static void run_beside_asker(void *context)
+{
+    unsigned long forks = scaled(*(const unsigned long *)context);
+    pthread_t asker;
+    test_tune("SLATE_SLICE", "16M");
+    size_t size = (size_t)64 << 30; /* beyond any pool there is then */
+    void *block = slate_alloc(size);
+    REQUIRE(block != NULL, "no mapping of %zu bytes", size);
+    int error = pthread_create(&asker, NULL, ask, block);
+    REQUIRE(error == 0, "pthread_create: %s", strerror(error));
+    while (atomic_load(&rounds) == 0)
+        sched_yield();
+    for (unsigned long i = 0; i < forks; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            slate_free(block);
+            _exit(slate_alloc(20) != NULL ? 0 : 1);
+        }
+        REQUIRE(child > 0 && test_child_passed(child, "child beside an asker"), "child %lu", i);
+    }
+    atomic_store(&stop, true);
+    pthread_join(asker, NULL);
+}
+
 int main(void)
 {
     alarm(120); /* a child that waits for ever is a failure, not a wait */
@@ -208,5 +245,7 @@ int main(void)
         unsigned long forks = strcmp(test_policies[i], "shared") == 0 ? FORKS : FORKS / 10;
         passed &= test_with_policy(test_policies[i], run, &forks);
     }
+    unsigned long forks = FORKS;
+    passed &= test_with_policy("switch", run_beside_asker, &forks);
     return passed ? TEST_PASSED : TEST_FAILED;
 }
