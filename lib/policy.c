@@ -16,8 +16,8 @@
 #define STEP_MOST ((size_t)32 << 20)
 /* Large blocks of up to this size (bytes) come into memory whole: a fault for each of their pages
  * took a quarter of the processor time of a small compilation (cc1-hello: 1.29 ms, 1.04 with 64
- * KiB, 0.99 with 256 KiB; no more memory in any trace).  Not in the first 512 KiB: there lie buffers
- * that a program makes at its start and may never fill. */
+ * KiB, 0.99 with 256 KiB; no more memory in any trace).  Not in the first 512 KiB: there lie
+ * buffers that a program makes at its start and may never fill. */
 #define POPULATE_MOST ((size_t)256 << 10)
 #define POPULATE_FROM ((size_t)512 << 10)
 
