@@ -445,6 +445,11 @@ CHILD_TEST(ends_with_its_region)
     append_filled(&two, source, 6 * MIB, 2);
     size_t both_in_use = heap_in_use();
     require_at_least(both_in_use, 8 * MIB);
+    struct slate_region_stats before, after;
+    slate_region_stats(region, &before, sizeof before);
+    slate_buffer_consume(&two, 5 * MIB);
+    slate_region_stats(region, &after, sizeof after);
+    require_at_most(after.kept, before.kept - 5 * MIB + 64 * KIB);
     slate_region_rewind(region, mark);
     require_at_most(heap_in_use(), both_in_use - 6 * MIB);
     require(holds(slate_buffer_data(&one), 2 * MIB, 2 * MIB, 1));

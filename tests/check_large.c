@@ -529,6 +529,47 @@ static void grow_by_bytes(enum slatei_policy policy, bool walled, bool from_pref
     require(walled ? moves > 0 : moves == 0);
 }
 
+/* Blocks that are mappings whatever their size: growth, cuts, and all they are counted as. */
+CHILD_TEST(own_blocks_change_their_size)
+{
+    start(SLATEI_SWITCH);
+    size_t copied = 1, size = MIB + 5000;
+    char *block = slatei_large_alloc_own(size);
+    require(block != NULL && !slatei_in_reserve(block));
+    require_equal((uintptr_t)block % (2 * MIB), 0);
+    require_equal(slatei_large_usable(block), slatei_round_up(size, 4096));
+    fill(block, size, 3);
+    char *neighbours[20];
+    for (size_t i = 0; i < 20; i++) {
+        neighbours[i] = slatei_large_alloc_own(MIB);
+        size_t more = size + (i + 1) * 3 * MIB;
+        block = slatei_large_resize_own(block, more, &copied);
+        require(block != NULL && holds(block, size, size, 3));
+        require_equal(copied, 0);
+        require_equal(slatei_large_usable(block), slatei_round_up(more, 4096));
+        block[more - 1] = 1;
+    }
+    require_equal(own_blocks(), 21);
+    block = slatei_large_resize_own(block, size, &copied);
+    require_equal(own_bytes(), slatei_round_up(size, 4096) + 20 * MIB);
+    require(slatei_large_cut_own(block, 8192));
+    block += 8192;
+    require_equal(slatei_large_usable(block), slatei_round_up(size, 4096) - 8192);
+    require_equal(slatei_large_usable(block - 8192), 0);
+    require(slatei_large_resize_own(block, SIZE_MAX, &copied) == NULL);
+    require(slatei_large_free(block));
+    for (size_t i = 0; i < 20; i++)
+        require(slatei_large_free(neighbours[i]));
+    require_equal(own_bytes(), 0);
+    require_equal(slatei_large_spare_own(), MIB);
+    char *again = slatei_large_alloc_own(MIB / 2);
+    require_equal(slatei_large_usable(again), MIB);
+    require_equal(slatei_large_spare_own(), 0);
+    slate_free(again);
+    require_equal(slatei_large_purge(), 0); /* never touched */
+    require_equal(slatei_large_spare_own(), 0);
+}
+
 CHILD_TEST(grow_in_place) { grow_by_bytes(SLATEI_SHARED, false, true); }
 
 CHILD_TEST(grow_in_place_switch) { grow_by_bytes(SLATEI_SWITCH, false, true); }
@@ -568,6 +609,7 @@ int main(void)
     tcase_add_test(tests, advice_in_never);
     tcase_add_test(tests, refused_moves_in_shared);
     tcase_add_test(tests, refused_moves_in_never);
+    tcase_add_test(tests, own_blocks_change_their_size);
     tcase_add_test(tests, grow_in_place);
     tcase_add_test(tests, grow_in_place_switch);
     tcase_add_test(tests, grow_in_place_never);

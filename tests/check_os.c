@@ -264,6 +264,33 @@ CHILD_TEST(move_takes_the_contents)
     require_result(slatei_os_unmap(to, size), 0);
 }
 
+/* A mapping changes its length where it is while nothing is behind it, and moves as one. */
+CHILD_TEST(mappings_change_their_size)
+{
+    size_t page = slatei_os_page_size();
+    void *around, *to;
+    require_equal(slatei_os_map(64 * page, page, &around), 0);
+    char *start = around;
+    require_equal(slatei_os_unmap(start + 32 * page, 32 * page), 0);
+    fill(start, 32 * page, 1);
+    require_equal(slatei_os_resize(start, 32 * page, 8 * page), 0);
+    require_equal(slatei_os_resize(start, 8 * page, 16 * page), 0);
+    require(holds(start, 32 * page, 8 * page, 1));
+    require(all_zero(start + 8 * page, 8 * page));
+    /* What is mapped behind it stands in the way: here the rest of it. */
+    require(slatei_os_resize(start, 4 * page, 16 * page) != 0);
+    require(holds(start, 32 * page, 8 * page, 1));
+    require_equal(slatei_os_map(40 * page, page, &to), 0);
+    require_equal(slatei_os_move_mapping(start, 16 * page, to, 40 * page), 0);
+    require(holds(to, 32 * page, 8 * page, 1));
+    require(all_zero((char *)to + 8 * page, 32 * page));
+    struct mapping_seen seen[512];
+    size_t count = read_mappings(seen, 512);
+    for (size_t i = 0; i < count && i < 512; i++)
+        require(seen[i].end <= (uintptr_t)start || seen[i].start >= (uintptr_t)start + 16 * page);
+    require_equal(slatei_os_unmap(to, 40 * page), 0);
+}
+
 CHILD_TEST(advice_shows_in_smaps)
 {
     SKIP_UNDER_TOOLS();
@@ -357,6 +384,7 @@ int main(void)
     tcase_add_test(tests, resident_counts_pages);
     tcase_add_test(tests, populate_brings_in);
     tcase_add_test(tests, move_takes_the_contents);
+    tcase_add_test(tests, mappings_change_their_size);
     tcase_add_test(tests, advice_shows_in_smaps);
     tcase_add_test(tests, huge_resident_agrees_with_smaps);
     tcase_add_test(tests, refusals);

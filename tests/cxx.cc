@@ -95,6 +95,25 @@ int main()
         return wrong("slate_alloc by its address");
     end(block);
 
+    struct slate_region *region = slate_region_create();
+    struct slate_region_mark mark = slate_region_mark(region);
+    Line *line = slate_region_new(region, Line);
+    char *text = slate_region_printf(region, "%d", 42);
+    if (line == nullptr || reinterpret_cast<std::uintptr_t>(line) % 64 != 0 || text == nullptr ||
+        std::string(text) != "42" || slate_region_alloc(region, 24) == nullptr)
+        return wrong("regions");
+    slate_region_rewind(region, mark);
+    struct slate_buffer buffer;
+    slate_buffer_init(&buffer, region);
+    if (slate_buffer_append(&buffer, "abc", 3) != 0 || slate_buffer_append_byte(&buffer, 'd') != 0 ||
+        std::string(slate_buffer_data(&buffer), slate_buffer_length(&buffer)) != "abcd")
+        return wrong("buffers");
+    slate_region_destroy(region);
+    if (slate_scratch_begin() != 0 || slate_scratch_alloc(100) == nullptr)
+        return wrong("scratch");
+    slate_scratch_end();
+    slate_thread_idle();
+
     texts = decltype(texts)();
     lines = decltype(lines)();
     slate_purge();
