@@ -189,6 +189,11 @@ static void *allocate(size_t size, bool *zero)
         slatei_debug_arena(arena);
     void *block = slatei_slice_alloc_zero(arena, class_index, zero);
     slatei_arena_leave(arena);
+    if (block == NULL && slatei_large_spare_own() != 0) {
+        /* What is kept may be all that is left. */
+        slatei_large_purge();
+        return allocate(size, zero);
+    }
     if (block == NULL)
         return out_of_memory();
     SLATE_TRACK_ALLOC_(block, slate_class_size_(class_index));

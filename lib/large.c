@@ -110,8 +110,15 @@ static void *map_own(size_t size, size_t alignment)
 {
     size_t page = slatei_os_page_size();
     void *address;
-    if (slatei_os_map(size, alignment > page ? alignment : page, &address) != 0)
-        return NULL;
+    size_t multiple = alignment > page ? alignment : page;
+    if (slatei_os_map(size, multiple, &address) != 0) {
+        /* What is kept may be all that is left. */
+        if (slatei_large_spare_own() == 0)
+            return NULL;
+        slatei_large_purge();
+        if (slatei_os_map(size, multiple, &address) != 0)
+            return NULL;
+    }
     slatei_os_advise_huge(address, size, slatei_policy_small_end() != SIZE_MAX);
     slatei_lock(&lock);
     bool room = make_room();
