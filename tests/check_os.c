@@ -283,7 +283,9 @@ CHILD_TEST(mappings_change_their_size)
     require_equal(slatei_os_map(40 * page, page, &to), 0);
     require_equal(slatei_os_move_mapping(start, 16 * page, to, 40 * page), 0);
     require(holds(to, 32 * page, 8 * page, 1));
-    require(all_zero((char *)to + 8 * page, 32 * page));
+    /* Memcheck holds the end of a mapping that grows as it moves for unmapped. */
+    if (!RUNNING_ON_VALGRIND)
+        require(all_zero((char *)to + 8 * page, 32 * page));
     struct mapping_seen seen[512];
     size_t count = read_mappings(seen, 512);
     for (size_t i = 0; i < count && i < 512; i++)

@@ -156,7 +156,7 @@ static void handlers(void)
     REQUIRE(pthread_atfork(handle, handle, handle) == 0, "pthread_atfork fails");
     begin_load();
     REQUIRE(pthread_atfork(handle, handle, handle) == 0, "pthread_atfork fails");
-    for (unsigned long i = 0; i < scaled(FORKS / 8); i++) {
+    for (unsigned long i = 0; i < scaled(FORKS / 20); i++) {
         handled = 0;
         pid_t child = fork();
         if (child == 0) {

@@ -29,7 +29,9 @@ once() {
 }
 
 # same WHAT COMMAND...: the command as it is, then on slate with the policies in $with.
-with="switch shared"
+few=shared
+[ -n "${DEBUG:-}" ] && few="switch shared"
+with=$few
 same() {
     local what=$1 policy
     shift
@@ -71,7 +73,7 @@ x=$(seq 20000 | tr '\n' ' '); set -- $x; echo $#
 EOT
 same "bash" bash -c "bash '$work/script.sh' | sort"
 same "coreutils" bash -c 'seq 30000 | sort -R --random-source=/dev/zero | sort -n | tac | uniq | sha256sum'
-with="switch shared"
+with=$few
 
 # ---- version control
 
