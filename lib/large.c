@@ -32,7 +32,8 @@ struct mapping {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* All guarded by lock.  used * 2 <= slots; slots is 0 or a power of two. */
+/* All guarded by lock.  used * 2 <= slots; slots is 0 or a power of two; used = entries + mappings
+ * that are out while they change. */
 static struct {
     struct mapping *slot;
     size_t slots;
@@ -219,30 +220,33 @@ void *slatei_large_alloc_own(size_t size)
     return map_own(slatei_round_up(size, page), huge);
 }
 
-/* Enters a mapping that changed.  There is room: the old entry goes before. */
-static void replace_own(void *old_block, char *address, size_t size)
+/* A mapping is out of the table while it changes: addresses that it leaves may be another's before
+ * the call returns.  Its place is kept: `used` and `bytes` count it as it was. */
+static size_t take_out(const void *block)
 {
     slatei_lock(&lock);
-    forget(find(old_block));
-    place(address, size);
+    struct mapping *found = find(block);
+    size_t size = found->size;
+    forget(found);
     table.used++;
     table.bytes += size;
     slatei_unlock(&lock);
+    return size;
 }
 
-void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
+static void put_back(char *address, size_t old_size, size_t size)
 {
-    *copied = 0;
-    size_t old = own_size(block);
-    if (size > PTRDIFF_MAX - slatei_os_huge_page_size())
-        return NULL;
-    size = slatei_round_up(size, slatei_os_page_size());
-    if (size == old)
+    slatei_lock(&lock);
+    place(address, size);
+    table.bytes += size - old_size;
+    slatei_unlock(&lock);
+}
+
+/* Returns where it is afterwards, or NULL: nothing changed. */
+static char *change(char *block, size_t old, size_t size, size_t *copied)
+{
+    if (slatei_os_resize(block, old, size) == 0)
         return block;
-    if (slatei_os_resize(block, old, size) == 0) {
-        replace_own(block, block, size);
-        return block;
-    }
     void *to;
     size_t huge = slatei_os_huge_page_size();
     if (size < old || slatei_os_map(size, huge, &to) != 0)
@@ -256,17 +260,31 @@ void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
         *copied = old;
         slatei_os_unmap(block, old);
     }
-    replace_own(block, to, size);
     return to;
+}
+
+void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
+{
+    *copied = 0;
+    if (size > PTRDIFF_MAX - slatei_os_huge_page_size())
+        return NULL;
+    size = slatei_round_up(size, slatei_os_page_size());
+    size_t old = take_out(block);
+    char *changed = size == old ? block : change(block, old, size, copied);
+    if (changed == NULL)
+        put_back(block, old, old);
+    else
+        put_back(changed, old, size);
+    return changed;
 }
 
 bool slatei_large_cut_own(void *block, size_t front)
 {
-    size_t size = own_size(block);
-    if (slatei_os_unmap(block, front) != 0)
-        return false;
-    replace_own(block, (char *)block + front, size - front);
-    return true;
+    size_t size = take_out(block);
+    bool cut = slatei_os_unmap(block, front) == 0;
+    size_t gone = cut ? front : 0;
+    put_back((char *)block + gone, size, size - gone);
+    return cut;
 }
 
 /* ---- blocks */

@@ -570,6 +570,57 @@ CHILD_TEST(own_blocks_change_their_size)
     require_equal(slatei_large_spare_own(), 0);
 }
 
+/* Addresses that a mapping leaves as it moves or is cut may be another thread's the next moment. */
+static void *resize_and_cut(void *number)
+{
+    struct random random = {(uintptr_t)number};
+    enum { SLOTS = 6 };
+    struct {
+        char *block;
+        size_t size;
+    } slot[SLOTS] = {{NULL, 0}};
+    size_t copied;
+    for (unsigned i = 0; i < (slow_here() ? 500u : 10000u); i++) {
+        size_t k = below(&random, SLOTS), size = (below(&random, 1000) + 10) * 4096;
+        size_t cut = below(&random, 4) * 4096;
+        if (slot[k].block != NULL)
+            require_equal(slatei_large_usable(slot[k].block), slot[k].size);
+        if (slot[k].block == NULL || below(&random, 5) == 0) {
+            if (slot[k].block != NULL)
+                require(slatei_large_free(slot[k].block));
+            require((slot[k].block = slatei_large_alloc_own(size)) != NULL);
+            size = slatei_large_usable(slot[k].block); /* one that was kept is larger */
+        } else if (cut != 0 && cut < slot[k].size) {
+            require(slatei_large_cut_own(slot[k].block, cut));
+            slot[k].block += cut;
+            size = slot[k].size - cut;
+        } else {
+            slot[k].block = slatei_large_resize_own(slot[k].block, size, &copied);
+            require(slot[k].block != NULL);
+        }
+        slot[k].size = size;
+        slot[k].block[0] = slot[k].block[size - 1] = 1;
+    }
+    for (unsigned k = 0; k < SLOTS; k++)
+        if (slot[k].block != NULL)
+            require(slatei_large_free(slot[k].block));
+    return number;
+}
+
+CHILD_TEST(own_blocks_of_threads)
+{
+    start(SLATEI_SWITCH);
+    uint64_t seed = seed_of_run();
+    pthread_t thread[4];
+    for (uintptr_t i = 0; i < 4; i++)
+        require_equal(pthread_create(&thread[i], NULL, resize_and_cut, (void *)(seed * 4 + i + 1)),
+                      0);
+    for (unsigned i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    require_equal(own_blocks(), 0);
+    require_equal(own_bytes(), 0);
+}
+
 CHILD_TEST(grow_in_place) { grow_by_bytes(SLATEI_SHARED, false, true); }
 
 CHILD_TEST(grow_in_place_switch) { grow_by_bytes(SLATEI_SWITCH, false, true); }
@@ -610,6 +661,7 @@ int main(void)
     tcase_add_test(tests, refused_moves_in_shared);
     tcase_add_test(tests, refused_moves_in_never);
     tcase_add_test(tests, own_blocks_change_their_size);
+    tcase_add_test(tests, own_blocks_of_threads);
     tcase_add_test(tests, grow_in_place);
     tcase_add_test(tests, grow_in_place_switch);
     tcase_add_test(tests, grow_in_place_never);
