@@ -275,6 +275,9 @@ void *slatei_large_resize_own(void *block, size_t size, size_t *copied)
         put_back(block, old, old);
     else
         put_back(changed, old, size);
+    /* Memcheck holds the end of a mapping that grows as it moves for unmapped. */
+    if (changed != NULL && size > old)
+        SLATE_TRACK_OPEN_(changed + old, size - old);
     return changed;
 }
 
